@@ -1,0 +1,43 @@
+"""The one exception for everything that a user can cause."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import NoReturn
+
+
+class OracleError(ValueError):
+    """A user's input that cannot be priced: what must hold, what was given, what to do.
+
+    The command line prints it as one line and exits with code 2.
+    """
+
+
+def known(names: Iterable[str]) -> str:
+    """Legal names, sorted, for the end of a message."""
+    return ", ".join(sorted(names))
+
+
+def unknown(kind: str, given: object, names: Iterable[str], where: str = "") -> NoReturn:
+    """Raise for a name that is not one of `names`, with the nearest one.
+
+    Raises:
+      OracleError: always.
+    """
+    legal = sorted(names)
+    lower = {name.lower(): name for name in legal}
+    near = difflib.get_close_matches(str(given).lower(), lower, n=1)
+    hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
+    place = f"{where}: " if where else ""
+    message = f"{place}unknown {kind} {given!r}.{hint} Known: {known(legal)}."
+    raise OracleError(message)
+
+
+def fail(message: str) -> NoReturn:
+    """Raise `OracleError(message)`.
+
+    Raises:
+      OracleError: always.
+    """
+    raise OracleError(message)

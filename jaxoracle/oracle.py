@@ -1,0 +1,101 @@
+"""The one question: `project(strategy, layers, job, system, profile)`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxoracle.errors import unknown
+from jaxoracle.partition import balanced_stages
+from jaxoracle.price import computation, price
+from jaxoracle.projection import Projection
+from jaxoracle.records import Job, Layers, PerLayer, Profile, Scalar, System, Terms
+from jaxoracle.strategies import STRATEGIES
+from jaxoracle.strategies.serial import Serial
+
+
+def default_group(job: Job, system: System) -> Scalar:
+    """PEs of the innermost level, at most p."""
+    return jnp.minimum(system.capacity[0], job.pes)
+
+
+def stage_costs(layers: Layers, profile: Profile | None) -> PerLayer:
+    """FW + BW of each layer by which stages are balanced: measured times, else FLOPs."""
+    if profile is None or profile.measured is not None:
+        return layers.forward_flops + layers.backward_flops
+    return profile.forward + profile.backward
+
+
+def terms(name: str, layers: Layers, job: Job, system: System, profile: Profile | None) -> Terms:
+    """Terms of one design point; every field of `job` that the strategy needs is given."""
+    plan = STRATEGIES[name].plan(layers, job)
+    return price(plan, layers, job, system, profile)
+
+
+def serial_time(layers: Layers, job: Job, system: System, profile: Profile | None) -> Scalar:
+    """Seconds of an iteration of the whole mini-batch on one PE, whatever its memory."""
+    passes = computation(layers, job, system, profile, Serial().work(layers, job)).passes
+    return sum(passes)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _project(name: str, layers: Layers, job: Job, system: System, profile: Profile | None) -> Projection:
+    found = terms(name, layers, job, system, profile)
+    return Projection(
+        **{field.name: getattr(found, field.name) for field in dataclasses.fields(Terms)},
+        pes=job.pes,
+        mini_batch=job.mini_batch,
+        iterations=job.iterations,
+        price=system.price,
+        memory_bytes=system.memory_bytes,
+        serial_time=serial_time(layers, job, system, profile),
+    )
+
+
+def _stages(layers: Layers, profile: Profile | None, stages: Scalar) -> PerLayer:
+    """Balanced stages; on traced values by a callback to the same NumPy code (constant under differentiation)."""
+    cost = stage_costs(layers, profile)
+    if not any(isinstance(leaf, jax.core.Tracer) for leaf in (cost, stages)):
+        return balanced_stages(np.asarray(cost, float), int(stages))
+
+    def host(cost: Any, stages: Any) -> Any:
+        owner = balanced_stages(np.asarray(cost, float), int(stages))
+        return owner.astype(shape.dtype)
+
+    arguments = jax.lax.stop_gradient((jnp.asarray(cost, float), jnp.asarray(stages, float)))
+    shape = jax.ShapeDtypeStruct(arguments[0].shape, arguments[0].dtype)
+    return jax.pure_callback(host, shape, *arguments, vmap_method="sequential")
+
+
+def project(strategy: str, layers: Layers, job: Job, system: System, profile: Profile | None = None) -> Projection:
+    """What the oracle says of one strategy.
+
+    Works under `jax.jit`, `jax.vmap` and `jax.grad` for every float of `Job` and `System`; numbers of PEs, groups and
+    segments enter through steps, whose derivatives mean nothing. Numbers are JAX's default precision: float32, or
+    float64 inside `with jax.enable_x64(True)`.
+
+    Args:
+      strategy: a name in `STRATEGIES`.
+      layers: the network.
+      job: the job; what it leaves `None` takes its default.
+      system: the computer system.
+      profile: measured times of this network on this system; None: roofline.
+
+    Raises:
+      OracleError: unknown strategy.
+    """
+    if strategy not in STRATEGIES:
+        unknown("strategy", strategy, STRATEGIES)
+    kind = STRATEGIES[strategy]
+    if job.group is None:
+        job = dataclasses.replace(job, group=default_group(job, system))
+    if kind.staged and job.stages is None:
+        job = dataclasses.replace(job, stages=_stages(layers, profile, kind.parts(job)))
+    arguments = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), (layers, job, system, profile))
+    projection: Projection = _project(strategy, *arguments)
+    return projection

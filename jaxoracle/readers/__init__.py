@@ -1,0 +1,1 @@
+"""Networks from outside: one module a format, each returns a `Builder`."""
