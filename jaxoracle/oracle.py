@@ -89,6 +89,19 @@ def project(strategy: str, layers: Layers, job: Job, system: System, profile: Pr
     Raises:
       OracleError: unknown strategy.
     """
+    arguments = completed(strategy, layers, job, system, profile)
+    projection: Projection = _project(strategy, *jax.tree.map(lambda leaf: jnp.asarray(leaf, float), arguments))
+    return projection
+
+
+def completed(
+    strategy: str, layers: Layers, job: Job, system: System, profile: Profile | None
+) -> tuple[Layers, Job, System, Profile | None]:
+    """The arguments with the job's group and stages filled in.
+
+    Raises:
+      OracleError: unknown strategy.
+    """
     if strategy not in STRATEGIES:
         unknown("strategy", strategy, STRATEGIES)
     kind = STRATEGIES[strategy]
@@ -96,6 +109,4 @@ def project(strategy: str, layers: Layers, job: Job, system: System, profile: Pr
         job = dataclasses.replace(job, group=default_group(job, system))
     if kind.staged and job.stages is None:
         job = dataclasses.replace(job, stages=_stages(layers, profile, kind.parts(job)))
-    arguments = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), (layers, job, system, profile))
-    projection: Projection = _project(strategy, *arguments)
-    return projection
+    return layers, job, system, profile

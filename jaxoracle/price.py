@@ -32,6 +32,8 @@ from jaxoracle.records import (
 
 #: conditions are met up to this relative excess, so that (B/p)·p is not above B
 TOLERANCE = 1e-6
+#: where these fail, times mean nothing and are NaN
+MEANINGLESS = ("capacity", "group")
 
 
 class Passes(NamedTuple):
@@ -150,11 +152,10 @@ def _exceeded(bound: Bound) -> Scalar:
     return bound.value > bound.limit * (1 + TOLERANCE)
 
 
-def structural_limit(bounds: tuple[Bound, ...], job: Job, system: System) -> Scalar:
+def structural_limit(bounds: tuple[Bound, ...]) -> Scalar:
     """Code of the first condition, in the order of `LIMITS`, that fails; 0 if none does."""
-    capacity = Bound(code="capacity", value=job.pes, limit=system.capacity[-1])
     code = jnp.zeros(())
-    for bound in sorted((capacity, *bounds), key=lambda b: -LIMITS.index(b.code)):
+    for bound in sorted(bounds, key=lambda b: -LIMITS.index(b.code)):
         code = jnp.where(_exceeded(bound), float(LIMITS.index(bound.code)), code)
     return code
 
@@ -169,8 +170,8 @@ def price(plan: Plan, layers: Layers, job: Job, system: System, profile: Profile
         exchanges[event.component] += sum(seconds)
         bandwidth += seconds.transfer + seconds.congestion
         congestion += seconds.congestion
-    limit = structural_limit(plan.bounds, job, system)
-    meaningless = (limit == LIMITS.index("capacity")) | (limit == LIMITS.index("group"))
+    bounds = (Bound(code="capacity", value=job.pes, limit=system.capacity[-1]), *plan.bounds)
+    meaningless = structural_limit(tuple(b for b in bounds if b.code in MEANINGLESS)) > 0
 
     def meant(seconds: Scalar) -> Scalar:
         return jnp.where(meaningless, jnp.nan, seconds)
@@ -196,5 +197,5 @@ def price(plan: Plan, layers: Layers, job: Job, system: System, profile: Profile
         congestion_time=congestion,
         imbalance=computed.imbalance,
         pes_over_limit=over,
-        structural_limit=limit,
+        structural_limit=structural_limit(bounds),
     )

@@ -20,7 +20,7 @@ Scalar: TypeAlias = Any  # a float, or an array or tracer of shape ()
 PerLayer: TypeAlias = Any  # shape [layer]
 PerExtent: TypeAlias = Any  # shape [3]
 PerLayerExtent: TypeAlias = Any  # shape [layer, 3]
-PerLevel: TypeAlias = Any  # shape [level], from the inside out
+PerLevel: TypeAlias = Any  # shape [level], from the inside out, or a tuple of scalars
 
 #: codes of `Layers.kind`; `padding` fills a network up to the length of a longer one and is no layer
 KINDS = ("padding", "convolution", "dense", "pool", "norm", "activation", "elementwise")

@@ -39,7 +39,8 @@ class Strategy(abc.ABC):
       source: where its formulas come from.
       summary: one line for people.
       bound: the limit on PEs, for people.
-      hybrid: whether it uses `Job.group`.
+      parted: whether a replica is split over PEs at all.
+      hybrid: whether it is split over `Job.group` PEs, and not over all.
       staged: whether it uses `Job.stages` and `Job.segments`.
       formulas: component or memory kind -> its formula, for people.
     """
@@ -48,6 +49,7 @@ class Strategy(abc.ABC):
     source: ClassVar[str]
     summary: ClassVar[str]
     bound: ClassVar[str]
+    parted: ClassVar[bool] = True
     hybrid: ClassVar[bool] = False
     staged: ClassVar[bool] = False
     formulas: ClassVar[Mapping[str, str]]
@@ -74,6 +76,8 @@ class Strategy(abc.ABC):
 
     def parts(self, job: Job) -> Scalar:
         """PEs that split one replica [1]."""
+        if not self.parted:
+            return 1.0
         return job.group if self.hybrid else job.pes
 
     def plan(self, layers: Layers, job: Job) -> Plan:

@@ -18,6 +18,7 @@ class Data(Strategy):
     source: ClassVar[str] = "Table III, data"
     summary: ClassVar[str] = "mini-batch divided, gradients reduced over all PEs"
     bound: ClassVar[str] = "p <= B"
+    parted: ClassVar[bool] = False
     formulas: ClassVar[dict[str, str]] = {
         "forward": "b sum FW_l",
         "backward": "b sum BW_l",

@@ -16,6 +16,7 @@ class Serial(Strategy):
     source: ClassVar[str] = "Table III, serial"
     summary: ClassVar[str] = "one PE, the whole mini-batch"
     bound: ClassVar[str] = "p = 1"
+    parted: ClassVar[bool] = False
     formulas: ClassVar[dict[str, str]] = {
         "forward": "B sum FW_l",
         "backward": "B sum BW_l",

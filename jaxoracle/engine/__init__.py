@@ -1,0 +1,79 @@
+"""Sweeps: read a file, evaluate its grid, land it in a store, open it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from jaxoracle.engine.run import Progress, cache_programs, cells, form, run
+from jaxoracle.engine.run import _silent as silent
+from jaxoracle.engine.spec import Sweep, read_sweep
+from jaxoracle.engine.store import landing, read, stored_digest, write
+from jaxoracle.errors import fail
+from jaxoracle.projection import FINDINGS, TOTALS
+from jaxoracle.schema import describe
+from jaxoracle.units import show
+
+__all__ = ["Sweep", "land", "open", "read", "read_sweep", "summary", "sweep"]
+
+
+def land(spec: Sweep, store: Path, *, overwrite: bool = False, progress: Progress = silent) -> xr.Dataset | None:
+    """Run a sweep and write it to `store`; None if the same sweep is there already, complete.
+
+    Raises:
+      OracleError: another sweep or something else is there, or it cannot be written.
+    """
+    held = stored_digest(store)
+    if held == spec.digest:
+        return None
+    if held is not None and not overwrite:
+        fail(f"{store} holds another sweep. Replace it with --overwrite, or choose another place with -o.")
+    cache_programs()
+    with landing(store) as folder:
+        dataset = run(spec, progress)
+        write(dataset, folder)
+    return dataset
+
+
+def sweep(source: str | Path | Mapping[str, Any], store: str | Path | None = None, *, overwrite: bool = False) -> xr.Dataset:
+    """Run a sweep file, or a mapping with the same keys, and return its dataset with totals formed.
+
+    Args:
+      source: path of a sweep file, or its content.
+      store: where to land it as zarr; None: in memory only.
+      overwrite: replace another sweep's store.
+
+    Raises:
+      OracleError: whatever does not fit.
+    """
+    spec = read_sweep(source)
+    if store is not None:
+        land(spec, Path(store), overwrite=overwrite)
+        return open(store)
+    cache_programs()
+    return with_totals(run(spec))
+
+
+def open(store: str | Path) -> xr.Dataset:  # noqa: A001  `jaxoracle.open`, as `xarray.open_zarr`
+    """A store's dataset with every total and finding, formed from stored terms where they are not stored.
+
+    Raises:
+      OracleError: no sweep's store is there.
+    """
+    return with_totals(read(store))
+
+
+def with_totals(dataset: xr.Dataset) -> xr.Dataset:
+    """The dataset with every total and finding."""
+    return describe(dataset.assign(form(dataset, (*TOTALS, *FINDINGS))))
+
+
+def summary(dataset: xr.Dataset, store: Path, *, new: bool) -> str:
+    """What a store holds, for people."""
+    size = sum(path.stat().st_size for path in Path(store).rglob("*") if path.is_file())
+    dims = " x ".join(f"{dim} {length}" for dim, length in dataset.sizes.items())
+    state = "written" if new else "complete already, nothing to do"
+    return f"{state}: {dims} = {cells(dataset):,} points, {show(size, 'B')} in {store}"

@@ -1,0 +1,126 @@
+"""A sweep as a zarr store: written beside its place, then moved there, so that what is there is whole.
+
+Format 3 with consolidated metadata and strings as objects opens with a bare `xr.open_zarr`, without a warning.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from jaxoracle.errors import OracleError, fail
+
+#: chunks are at most this long [byte]
+CHUNK_BYTES = 8 * 10**6
+
+
+def stored_digest(store: Path) -> str | None:
+    """Digest of the sweep that a store holds; None if nothing is there.
+
+    Raises:
+      OracleError: something else is there.
+    """
+    if not os.path.lexists(store):
+        return None
+    try:
+        attrs = json.loads((store / "zarr.json").read_text("utf-8"))["attributes"]
+        return str(attrs["sweep_digest"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
+    fail(f"{store} must be a sweep's store or not exist; something else is there. Choose another place with -o.")
+
+
+@contextmanager
+def landing(store: Path) -> Iterator[Path]:
+    """A fresh folder beside `store` that replaces it when the block ends well and is removed when it does not.
+
+    Raises:
+      OracleError: the place cannot be written, or the disk is full.
+    """
+    store = Path(os.path.abspath(store))
+    partial = store.parent / f".{store.name}.{os.getpid()}.partial"
+    try:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(store)
+        partial.mkdir()
+    except OSError as error:
+        fail(f"{store} must be a place that can be written: {error.strerror or error}. Choose another with -o.")
+    try:
+        yield partial
+        retired = store.parent / f".{store.name}.{os.getpid()}.old"
+        if os.path.lexists(store):
+            store.rename(retired)
+        partial.rename(store)
+        shutil.rmtree(retired, ignore_errors=True)
+    except OSError as error:
+        message = f"{store} could not be written: {error.strerror or error}. Nothing was left there."
+        raise OracleError(message) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _remove_leftovers(store: Path) -> None:
+    """Folders of killed runs, whose process is gone."""
+    for path in store.parent.glob(f".{store.name}.*.partial"):
+        process = path.name.removesuffix(".partial").rpartition(".")[2]
+        if process.isdigit() and not _alive(int(process)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass
+    return True
+
+
+def _chunks(variable: xr.Variable) -> tuple[int, ...]:
+    """The whole of the last dims that fit a chunk, a part of the one before, one of the others."""
+    room = max(1, CHUNK_BYTES // max(1, variable.dtype.itemsize))
+    chunks = []
+    for size in reversed(variable.shape):
+        chunk = max(1, min(size, room))
+        chunks.append(chunk)
+        room //= chunk
+    return tuple(reversed(chunks))
+
+
+def write(dataset: xr.Dataset, folder: Path) -> None:
+    """Write the whole dataset into an empty folder."""
+    encoding: dict[Any, dict[str, Any]] = {}
+    for name, variable in dataset.variables.items():
+        if variable.ndim and variable.dtype.kind != "O":
+            encoding[name] = {"chunks": _chunks(variable)}
+        if variable.dtype.kind == "f" and name in dataset.data_vars:
+            encoding.setdefault(name, {})["_FillValue"] = np.dtype(variable.dtype).type(np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # zarr's word on strings in format 3
+        dataset.to_zarr(folder, mode="w", zarr_format=3, consolidated=True, encoding=encoding)
+
+
+def read(store: str | Path) -> xr.Dataset:
+    """The stored variables.
+
+    Raises:
+      OracleError: no sweep's store is there.
+    """
+    path = Path(store)
+    if stored_digest(path) is None:
+        fail(f"{path} must be a sweep's store; nothing is there. Run a sweep first.")
+    try:
+        return xr.open_zarr(path)
+    except (OSError, ValueError, KeyError) as error:
+        message = f"{path} must be a whole store; it cannot be opened: {str(error).splitlines()[0]}. Run its sweep again."
+        raise OracleError(message) from error
