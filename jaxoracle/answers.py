@@ -154,14 +154,15 @@ def reason(strategy: str, question: Question, job: Job, found: Projection) -> st
 
 
 def _structural_reason(code: str, strategy: str, question: Question, job: Job, found: Projection) -> str:
-    group = group_of(strategy, question, job)
+    kind, group = STRATEGIES[strategy], group_of(strategy, question, job)
     batch = float(job.samples_per_pe) * float(job.pes)
     over = float(found.pes_over_limit)
+    split_over = group if kind.parted else float(job.pes)
     return {
         "capacity": f"{question.machine.name} holds {question.machine.system.capacity[-1]:g} PEs",
         "group": f"p2 = {group:g} does not divide p = {float(job.pes):g}",
         "split": f"the split factors must multiply to {group:g}",
-        "pes": f"{STRATEGIES[strategy].bound}: {group:g} PEs, at most {group / over if over else 0:g}",
+        "pes": f"{kind.bound}: {split_over:g} PEs, at most {split_over / over if over else 0:g}",
         "mini_batch": f"fewer samples ({batch:g}) than replicas ({float(job.pes) / group:g})",
         "segments": f"more segments than samples of a replica ({batch * group / float(job.pes):g})",
     }[code]

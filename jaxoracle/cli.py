@@ -241,10 +241,10 @@ def _finite(value: Any) -> Any:
 def _heading(question: Question) -> str:
     job, measured = question.job, question.measured
     times = "roofline, no profile" if measured is None else f"profile {measured.description}"
-    batch = "largest batch that fits" if question.largest_batch else f"B = {job.samples_per_pe * job.pes:g}"
+    batch = "largest batch that fits" if question.largest_batch else f"B = {job.samples_per_pe * job.pes:,.12g}"
     return (
-        f"{question.network.name} on {question.machine.name}: p = {job.pes:g}, {batch}, "
-        f"{job.dataset_size:g} samples an epoch, {times}"
+        f"{question.network.name} on {question.machine.name}: p = {job.pes:,.12g}, {batch}, "
+        f"{job.dataset_size:,.12g} samples an epoch, {times}"
     )
 
 

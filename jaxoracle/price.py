@@ -33,7 +33,7 @@ from jaxoracle.records import (
 #: conditions are met up to this relative excess, so that (B/p)·p is not above B
 TOLERANCE = 1e-6
 #: where these fail, times mean nothing and are NaN
-MEANINGLESS = ("capacity", "group")
+MEANINGLESS = ("capacity", "group", "split")
 
 
 class Passes(NamedTuple):

@@ -19,7 +19,8 @@ from jaxoracle.records import BOTTLENECKS, COMPUTATIONS, LIMITS, MEMORIES, TIMES
 
 def _where(condition: Any, value: Any, other: Any) -> Any:
     """`value` where `condition`, else `other`, for JAX, NumPy and xarray."""
-    if hasattr(other, "where"):
+    if hasattr(condition, "dims"):
+        other = other if hasattr(other, "dims") else condition * 0 + other
         return other.where(~condition, value)
     return (jnp if isinstance(condition, jax.Array) else np).where(condition, value, other)
 
@@ -41,8 +42,8 @@ def memory(t: Any) -> Any:
 
 def limit(t: Any) -> Any:
     """Code of the first condition that fails, an index into `LIMITS`; memory comes last."""
-    full = memory(t) > t.memory_bytes
-    return t.structural_limit + (t.structural_limit == 0) * full * LIMITS.index("memory")
+    full = (t.structural_limit == 0) & (memory(t) > t.memory_bytes)
+    return _where(full, LIMITS.index("memory"), t.structural_limit)
 
 
 def feasible(t: Any) -> Any:
@@ -53,7 +54,7 @@ def feasible(t: Any) -> Any:
 def bottleneck(t: Any) -> Any:
     """Code of the largest time, an index into `BOTTLENECKS`; the first of equals, `none` where times mean nothing."""
     largest = getattr(t, TIMES[0])
-    code = (largest >= 0) * BOTTLENECKS.index(TIMES[0])
+    code = _where(largest >= 0, BOTTLENECKS.index(TIMES[0]), 0)
     for name in TIMES[1:]:
         seconds = getattr(t, name)
         greater = seconds > largest

@@ -303,7 +303,8 @@ BOTTLENECKS = ("none", *TIMES)
 class Terms:
     """What one design point costs: the terms that every total is formed from (`totals`).
 
-    Times are per iteration [s]; they are NaN where they mean nothing (p above the system's capacity, p₂ not dividing p).
+    Times are per iteration [s]; they are NaN where they mean nothing (p above the system's capacity, p₂ not dividing p,
+    split factors of another product).
     Memory is per PE [byte].
 
     Attributes:

@@ -130,9 +130,9 @@ def _merged(sweep: Sweep, inputs: Inputs, results: dict[str, Evaluated]) -> dict
         shape = tuple(inputs.sizes[dim] for dim in dims)
         dtype = np.int8 if name in FLAGS else results[sweep.strategies[0]].arrays[index].dtype
         values = np.empty((len(sweep.strategies), *shape), dtype)
-        for row, strategy in zip(values, sweep.strategies, strict=True):
+        for position, strategy in enumerate(sweep.strategies):
             own = results[strategy].dims[index]
-            row[...] = results[strategy].arrays[index].reshape([inputs.sizes[d] if d in own else 1 for d in dims])
+            values[position] = results[strategy].arrays[index].reshape([inputs.sizes[d] if d in own else 1 for d in dims])
         merged[name] = xr.Variable(("strategy", *dims), values)
     return merged
 
