@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jaxoracle.catalog import dnn, profile, system
+    from jaxoracle.engine import open, sweep
     from jaxoracle.errors import OracleError
     from jaxoracle.oracle import project
     from jaxoracle.projection import Projection
     from jaxoracle.records import Job, Layers, Profile, System
     from jaxoracle.strategies import STRATEGIES
-    from jaxoracle.engine import open, sweep  # noqa: A004
 
 __version__ = "0.1.0"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxoracle.catalog import Machine, Measured, Network
@@ -46,10 +47,12 @@ class Question:
     precision: int = 32
 
     def project(self, strategy: str, job: Job) -> Projection:
-        """One projection."""
+        """One projection, as NumPy numbers, whose totals keep their precision."""
         profile = None if self.measured is None else self.measured.profile
         with precise(self.precision):
-            return project(strategy, self.network.layers, job, self.machine.system, profile)
+            found = project(strategy, self.network.layers, job, self.machine.system, profile)
+            projection: Projection = jax.tree.map(np.asarray, found)
+        return projection
 
 
 def group_of(strategy: str, question: Question, job: Job) -> float:

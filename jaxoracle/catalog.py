@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import re
 from functools import cache
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxoracle.dnns import COSMOFLOW, DNNS, IMAGENET
-from jaxoracle.errors import fail, unknown
+from jaxoracle.errors import OracleError, fail, unknown
 from jaxoracle.layers import Builder
 from jaxoracle.readers.published import read_published
 from jaxoracle.readers.table import Table, read_toml
@@ -171,8 +172,11 @@ def _published(name: str) -> Network:
 def _registered(name: str, size: str | None) -> Network:
     entry = DNNS[name]
     extent = entry.extent if size is None else parse_extent(size, len(entry.extent), f"{name}: input size")
-    net = Builder(entry.channels, extent)
-    entry.build(net)
+    try:
+        net = Builder(entry.channels, extent)
+        entry.build(net)
+    except OracleError as error:
+        fail(f"{name} at input size {'x'.join(map(str, extent))}: {error}")
     standard = extent == entry.extent
     label = name if standard else f"{name}@{'x'.join(map(str, extent if len(set(extent)) > 1 else extent[:1]))}"
     return Network(label, net.layers(), net.names, float(entry.dataset_size), entry.source)
@@ -222,10 +226,10 @@ def read_system(path: Path) -> Machine:
         fail(f"{path}: interconnect must be a list of [[interconnect]] tables, from the inside out.")
     levels = [_read_level(entry, f"{path}: interconnect {i}") for i, entry in enumerate(entries, 1)]
     names = tuple(name for name, _ in levels)
-    for inner, outer in zip(levels, levels[1:], strict=False):
+    for inner, outer in itertools.pairwise(levels):
         if outer[1]["capacity"] <= inner[1]["capacity"]:
             fail(
-                f"{path}: capacity must grow from the inside out; level {outer[0]!r} holds {outer[1]['capacity']:g} PEs, "
+                f"{path}: capacity must grow from the inside out; {outer[0]!r} holds {outer[1]['capacity']:g} PEs, "
                 f"{inner[0]!r} inside it {inner[1]['capacity']:g}."
             )
     if len(set(names)) != len(names):

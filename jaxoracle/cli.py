@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from jaxoracle.answers import Question
 
 
+#: steps of a progress bar
+STEPS = 1000
+
+
 class Group(click.Group):
     """Turns what a user can cause into one line and exit code 2."""
 
@@ -26,8 +30,14 @@ class Group(click.Group):
         try:
             return super().invoke(ctx)
         except OracleError as error:
-            click.echo(f"Error: {' '.join(str(error).split())}", err=True)
-            ctx.exit(2)
+            message = str(error)
+        except click.UsageError as error:
+            if isinstance(error, click.exceptions.NoArgsIsHelpError):
+                raise
+            command = error.ctx.command_path if error.ctx else ctx.command_path
+            message = f"{error.format_message()} See {command} --help."
+        click.echo(f"Error: {' '.join(message.split())}", err=True)
+        ctx.exit(2)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -263,11 +273,14 @@ def sweep(file: Path, output: Path | None, overwrite: bool) -> None:
     store = output or Path("results") / f"{spec.name}.zarr"
     from jaxoracle.engine import land, read, summary
 
-    with click.progressbar(length=1000, label=spec.name, file=sys.stderr, show_eta=False) as bar:
+    if sys.stderr.isatty():
+        with click.progressbar(length=STEPS, label=spec.name, file=sys.stderr, show_eta=False) as bar:
 
-        def progress(what: str, done: int, total: int) -> None:
-            bar.label = f"{spec.name}: {what}"
-            bar.update(max(0, 1000 * done // total - bar.pos))
+            def progress(what: str, done: int, total: int) -> None:
+                bar.label = f"{spec.name}: {what}"
+                bar.update(max(0, STEPS * done // total - bar.pos))
 
-        written = land(spec, store, overwrite=overwrite, progress=progress)
+            written = land(spec, store, overwrite=overwrite, progress=progress)
+    else:
+        written = land(spec, store, overwrite=overwrite)
     click.echo(summary(written if written is not None else read(store), store, new=written is not None))

@@ -1,9 +1,9 @@
 """Communication operations in the α-β model: each is two numbers.
 
-An operation over n PEs on buffers of m bytes costs `startups(n) α + volume(n) m β`. m is always the *full* buffer: each
-PE's for an Allreduce, the gathered result for an Allgather. With n = 1 all cost 0, exactly. The algorithms are rings
-(paper, section 4.1): every synchronous step runs at the ring's slowest hop. The cost is linear in messages, so counts and
-bytes are summed over layers before α and β enter.
+An operation over n PEs on buffers of m bytes costs `startups(n) α + volume(n) m β`. m is always the *full* buffer:
+each PE's for an Allreduce, the gathered result for an Allgather. With n = 1 all cost 0, exactly. The algorithms are
+rings (paper, section 4.1): every synchronous step runs at the ring's slowest hop. The cost is linear in messages, so
+counts and bytes are summed over layers before α and β enter.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ def unknown(kind: str, given: object, names: Iterable[str], where: str = "") -> 
     """
     legal = sorted(names)
     lower = {name.lower(): name for name in legal}
-    near = difflib.get_close_matches(str(given).lower(), lower, n=1)
+    text = str(given).lower()
+    near = difflib.get_close_matches(text, lower, n=1) or [name for name in lower if text and name.startswith(text)]
     hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
     place = f"{where}: " if where else ""
     message = f"{place}unknown {kind} {given!r}.{hint} Known: {known(legal)}."

@@ -1,8 +1,8 @@
 """Which levels of the interconnect a communicator spans, and what it finds there.
 
 PEs of a group are contiguous. A communicator that spans n PEs reaches up to the first level whose unit holds n of them.
-The loops run over levels, of which a system has a handful; everything else is traced. An array of levels may be a tuple of scalars, so that in a
-sweep each figure has its own dims.
+The loops run over levels, of which a system has a handful; everything else is traced. An array of levels may be a tuple
+of scalars, so that in a sweep each figure has its own dims.
 """
 
 from __future__ import annotations

@@ -61,7 +61,8 @@ def _each(value: int | Sequence[int], dims: int, what: str, where: str, least: i
     """`value` once per extent."""
     values = (value,) * dims if isinstance(value, int) else tuple(value)
     if len(values) != dims or any(isinstance(v, bool) or not isinstance(v, int) or v < least for v in values):
-        fail(f"{where}: {what} must be {least} or more, one whole number or {dims} of them; got {value!r}.")
+        several = f", or a list of {dims}" if dims > 1 else ""
+        fail(f"{where}: {what} must be a whole number of {least} or more{several}; got {value!r}.")
     return values
 
 
@@ -190,7 +191,7 @@ class Builder:
         """The same items as a vector; no layer."""
         return Tensor(x.source, x.items, ())
 
-    def pool(  # noqa: PLR0913  the operator has this many attributes
+    def pool(
         self,
         x: Tensor,
         kernel: int | Sequence[int],
@@ -310,7 +311,7 @@ def _shapes(xs: Sequence[Tensor]) -> str:
 
 
 def _owned(rows: Sequence[Row], depth: Sequence[int]) -> tuple[list[dict[int, float]], set[int]]:
-    """For each row's output: the items that each weighted layer is charged for; and the layers that an addition passed over.
+    """For each row's output the items that each weighted layer is charged for; the layers that an addition passed over.
 
     A sum is charged to one of its weighted ancestors, the deepest (the projection shortcut of a residual block is
     shallower than the main path); a concatenation to each for its part.
@@ -329,9 +330,9 @@ def _owned(rows: Sequence[Row], depth: Sequence[int]) -> tuple[list[dict[int, fl
             merged = {owners[-1]: float(row.output.items)} if owners else {}
         else:
             for tensor, part in sources:
-                scale = math.prod(row.output.extent) / math.prod(tensor.extent)
+                after, before = math.prod(row.output.extent), math.prod(tensor.extent)
                 for owner, items in part.items():
-                    merged[owner] = merged.get(owner, 0.0) + items * scale
+                    merged[owner] = merged.get(owner, 0.0) + items * after / before
         owned.append(merged)
     return owned, passed_over
 

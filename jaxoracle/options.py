@@ -15,6 +15,8 @@ from jaxoracle.errors import OracleError, fail, unknown
 from jaxoracle.records import CONVOLUTION
 from jaxoracle.units import number
 
+#: whole numbers up to here are exact in float32
+MOST_PES = 2.0**24
 #: optimizer -> copies of the weights that it keeps
 OPTIMIZERS: Mapping[str, float] = MappingProxyType({"sgd": 0.0, "momentum": 1.0, "adam": 2.0})
 
@@ -74,7 +76,9 @@ def _mask_from_lines(lines: list[str], network: Network, where: str) -> np.ndarr
     names = network.layer_names
     if lines and all(line in ("0", "1") for line in lines):
         if len(lines) != len(names):
-            fail(f"{where} must have one 0 or 1 for each of the {len(names)} layers of {network.name}; got {len(lines)}.")
+            fail(
+                f"{where} must have one 0 or 1 for each of the {len(names)} layers of {network.name}; got {len(lines)}."
+            )
         return np.asarray([float(line) for line in lines])
     for line in lines:
         if line not in names:
@@ -95,10 +99,6 @@ def _factors(choice: Any, where: str) -> tuple[float, float, float]:
     return float(first), float(second), float(third)
 
 
-#: whole numbers up to here are exact in float32
-MOST_PES = 2.0**24
-
-
 def read_number(text: str | None, where: str, **rules: Any) -> float | None:
     """A number from the command line, checked as in files; None stays None.
 
@@ -108,7 +108,7 @@ def read_number(text: str | None, where: str, **rules: Any) -> float | None:
     if text is None:
         return None
     try:
-        value = float(text)
+        value = int(text) if text.strip().isdigit() else float(text)
     except ValueError:
         fail(f"{where} must be a number without a unit; got {text!r}.")
     return number(value, where, **rules)

@@ -1,11 +1,12 @@
 """Plan and system -> terms: the only place where work, traffic and memory become seconds and conditions.
 
-Computation is measured (`Profile`) or a roofline per layer and pass; communication is the α-β model (paper, section 4.1).
+Computation is measured (`Profile`) or a roofline per layer and pass; communication is the α-β model (paper, section
+4.1).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
@@ -94,7 +95,7 @@ def _longest_stage(seconds: Passes, stages: PerLayer) -> tuple[Scalar, Scalar, S
     rows = (seconds.forward, seconds.backward, seconds.update, seconds.forward + seconds.backward)
     carry = tuple((jnp.zeros_like(row[0]), jnp.zeros_like(row[0])) for row in rows)
 
-    def add(state: tuple[tuple[Scalar, Scalar], ...], layer: tuple[Scalar, ...]) -> tuple[object, None]:
+    def add(state: Any, layer: Any) -> tuple[Any, None]:
         following = []
         for (running, most), value in zip(state, layer[1:], strict=True):
             total = jnp.where(layer[0], 0.0, running) + value

@@ -1,7 +1,7 @@
 """Every noun of the oracle: frozen pytrees of numbers, SI units, no verbs.
 
 Names are not leaves and not static fields (each would cost a compilation); they are coordinates of a sweep. Nothing is
-validated here: JAX rebuilds records from tracers. The doors (`catalog`, the sweep file, the command line) validate once.
+validated here: JAX rebuilds records from tracers. The doors (`catalog`, sweep files, the command line) validate once.
 
 Source of the quantities: Kahira et al., "An Oracle for Guiding Large-Scale Model/Hybrid Parallel Training of
 Convolutional Neural Networks", HPDC'21, arXiv 2104.09075 ("the paper"); its Table III lists the strategies.
@@ -32,7 +32,7 @@ def record(cls: type | None = None, *, static: tuple[str, ...] = ()) -> Any:
     """Class decorator: a frozen, keyword-only dataclass that is a pytree; `static` fields are part of the program."""
     if cls is None:
         return functools.partial(record, static=static)
-    frozen = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+    frozen: Any = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
     names = [f.name for f in dataclasses.fields(frozen) if f.name not in static]
     return jax.tree_util.register_dataclass(frozen, data_fields=names, meta_fields=list(static))
 
@@ -96,7 +96,7 @@ class Profile:
     forward: PerLayer
     backward: PerLayer
     update: PerLayer
-    measured: PerLayer | None = None
+    measured: PerLayer = None
 
 
 @record
@@ -121,15 +121,15 @@ class Job:
 
     pes: Scalar
     samples_per_pe: Scalar
-    group: Scalar | None = None
+    group: Scalar = None
     dataset_size: Scalar = 1_281_167.0
-    segments: Scalar | None = None
+    segments: Scalar = None
     bytes_per_item: Scalar = 4.0
     reuse: Scalar = 1.0
     optimizer_copies: Scalar = 0.0
-    split_layers: PerLayer | None = None
-    split: PerExtent | None = None
-    stages: PerLayer | None = None
+    split_layers: PerLayer = None
+    split: PerExtent = None
+    stages: PerLayer = None
     hierarchical: Scalar = 0.0
 
     @property
@@ -206,7 +206,7 @@ class Work:
     split: Share
     replicated: Share
     parts: Scalar
-    stages: PerLayer | None = None
+    stages: PerLayer = None
     rounds: Scalar = 1.0
 
 

@@ -14,7 +14,7 @@ from jaxoracle.errors import fail
 
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-_SMALL = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "m": 1e-3}  # noqa: RUF001
+_SMALL = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "m": 1e-3}
 
 
 def _scaled(bases: dict[str, float], prefixes: dict[str, float]) -> dict[str, float]:
@@ -86,7 +86,9 @@ def parse(text: object, kind: str, where: str) -> float:
     return value
 
 
-def number(value: object, where: str, *, positive: bool = True, whole: bool = False, maximum: float = math.inf) -> float:
+def number(
+    value: object, where: str, *, positive: bool = True, whole: bool = False, maximum: float = math.inf
+) -> float:
     """Read one plain number (a count or a ratio).
 
     Raises:

@@ -1,4 +1,4 @@
-"""Questions over the whole registry, for hypothesis. All networks and systems have one shape, so programs compile once."""
+"""Questions over the whole registry, for hypothesis; all of one shape, so that programs compile once."""
 
 from __future__ import annotations
 
@@ -47,8 +47,11 @@ systems = st.sampled_from(system_names())
 strategies = st.sampled_from(list(STRATEGIES))
 
 
+ANY_PES = st.integers(1, 200)
+
+
 @st.composite
-def jobs(draw, pes=st.integers(1, 200), **fixed):
+def jobs(draw, pes=ANY_PES, **fixed):
     """A job; the group divides p in most cases, and is any number in others."""
     p = draw(pes)
     dividing = st.sampled_from([d for d in range(1, p + 1) if p % d == 0])

@@ -1,5 +1,7 @@
 """Communication operations against hand-worked numbers."""
 
+import itertools
+
 import jax.numpy as jnp
 import pytest
 from conftest import close
@@ -32,6 +34,6 @@ def test_one_pe_costs_nothing(operation):
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_cost_never_falls_with_more_pes(operation):
     costs = [OPERATIONS[operation](jnp.asarray(float(p))) for p in range(1, 40)]
-    for less, more in zip(costs, costs[1:], strict=False):
+    for less, more in itertools.pairwise(costs):
         assert more[0] >= less[0]
         assert more[1] >= less[1]

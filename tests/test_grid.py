@@ -85,7 +85,9 @@ def test_natural_dims_are_those_that_batching_sees(strategy, inputs):
             for p, leaf in zip(points, leaves, strict=True)
         ]
         axes = tuple(0 if dim in leaf.dims else None for leaf in leaves)
-        jax.eval_shape(jax.vmap(lambda *a, probes=probes: [f(x) for f, x in zip(probes, program(*a), strict=True)], axes), *shapes)
+        jax.eval_shape(
+            jax.vmap(lambda *a, probes=probes: [f(x) for f, x in zip(probes, program(*a), strict=True)], axes), *shapes
+        )
         for index, dims in enumerate(found):
             assert seen.get(index, False) == (dim in dims), (dim, TERMS[index])
 
@@ -100,9 +102,13 @@ def test_a_term_has_no_dim_that_it_does_not_depend_on(inputs):
     assert "group" not in dims["forward"]
 
 
-@pytest.mark.parametrize("precision", [32, 64])
-def test_every_cell_is_what_project_says(precision):
-    dataset = jaxoracle.sweep(SPEC | {"precision": precision})
+FEW = {"strategy": ["data", "data+spatial", "pipeline"], "dnn": ["resnet18", "cosmoflow"], "precision": 32}
+
+
+@pytest.mark.parametrize("changes", [FEW, {"precision": 64}], ids=["float32", "float64"])
+def test_every_cell_is_what_project_says(changes):
+    precision = changes["precision"]
+    dataset = jaxoracle.sweep(SPEC | changes)
     random = np.random.default_rng(0)
     with jax.enable_x64(precision == 64):
         for _ in range(60):
@@ -131,7 +137,16 @@ def test_every_cell_is_what_project_says(precision):
             if measured is not None:
                 measured = jax.tree.map(lambda a: np.pad(a, (0, LENGTH - len(a))), measured)
             found = jaxoracle.project(strategy, network(name), job, system, measured)
-            for term in (*TIMES, *MEMORIES, "iteration_time", "epoch_time", "memory", "speedup", "throughput", "congestion"):
+            for term in (
+                *TIMES,
+                *MEMORIES,
+                "iteration_time",
+                "epoch_time",
+                "memory",
+                "speedup",
+                "throughput",
+                "congestion",
+            ):
                 expected = found.findings[term] if term == "congestion" else getattr(found, term)
                 close(cell[term], expected, rtol=1e-5 if precision == 32 else 1e-12)
             assert int(cell.limit) == int(found.limit)

@@ -20,7 +20,15 @@ def scalar(value):
 
 @pytest.mark.parametrize(
     ("span", "microseconds", "gigabytes"),
-    [(1, 9, 50), (4, 9, 50), (5, 40.31, 12.5), (68, 40.31, 12.5), (69, 40.49, 12.5), (136, 40.49, 12.5), (137, 40.98, 12.5)],
+    [
+        (1, 9, 50),
+        (4, 9, 50),
+        (5, 40.31, 12.5),
+        (68, 40.31, 12.5),
+        (69, 40.49, 12.5),
+        (136, 40.49, 12.5),
+        (137, 40.98, 12.5),
+    ],
 )
 def test_a_communicator_finds_the_slowest_level_that_it_spans(span, microseconds, gigabytes, x64):
     system = jax.tree.map(jnp.asarray, ABCI)

@@ -9,7 +9,20 @@ import pytest
 from conftest import close
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from questions import HYBRIDS, PURE, as_dict, dnns, jobs, levelled, network, profile, project, strategies, systems, tree_close
+from questions import (
+    HYBRIDS,
+    PURE,
+    as_dict,
+    dnns,
+    jobs,
+    levelled,
+    network,
+    profile,
+    project,
+    strategies,
+    systems,
+    tree_close,
+)
 
 import jaxoracle
 from jaxoracle.projection import FINDINGS
@@ -47,7 +60,9 @@ def test_times_and_memory_are_finite_and_not_negative_or_flagged(strategy, dnn, 
 
 
 @EXAMPLES
-@given(strategies, dnns, systems, jobs(pes=st.just(1), group=1.0, segments=1.0), st.one_of(st.none(), st.integers(0, 9)))
+@given(
+    strategies, dnns, systems, jobs(pes=st.just(1), group=1.0, segments=1.0), st.one_of(st.none(), st.integers(0, 9))
+)
 def test_one_pe_equals_serial(strategy, dnn, system, job, seed):
     times = None if seed is None else profile(dnn, seed)
     found = project(strategy, network(dnn), job, levelled(system), times)
@@ -78,9 +93,7 @@ def test_a_hybrid_of_one_group_equals_its_other_parent(strategy, dnn, system, jo
 @EXAMPLES
 @given(strategies, dnns, systems, jobs(), st.floats(0.1, 10.0))
 def test_scaling_every_second_scales_every_time_and_no_memory(strategy, dnn, system, job, k):
-    slower = replaced(
-        levelled(system), alpha=k, beta=k, layer_overhead=k, peak_flops=1 / k, memory_bandwidth=1 / k
-    )
+    slower = replaced(levelled(system), alpha=k, beta=k, layer_overhead=k, peak_flops=1 / k, memory_bandwidth=1 / k)
     found, scaled = (project(strategy, network(dnn), job, s) for s in (levelled(system), slower))
     for name in TIMES:
         close(getattr(scaled, name), k * getattr(found, name), rtol=1e-9)
@@ -123,10 +136,9 @@ def test_a_worse_machine_never_speeds_anything_up(strategy, dnn, system, job, fi
 @given(strategies, dnns, systems, jobs())
 def test_memory_never_falls_with_the_batch(strategy, dnn, system, job):
     more = dataclasses.replace(job, samples_per_pe=1.5 * job.samples_per_pe)
-    assert (
-        project(strategy, network(dnn), more, levelled(system)).memory
-        >= project(strategy, network(dnn), job, levelled(system)).memory * (1 - 1e-12)
-    )
+    assert project(strategy, network(dnn), more, levelled(system)).memory >= project(
+        strategy, network(dnn), job, levelled(system)
+    ).memory * (1 - 1e-12)
 
 
 @EXAMPLES
@@ -186,18 +198,31 @@ def test_gradients_are_central_differences(strategy, pes):
             value = float(at[name][index])
             if not np.isfinite(value):
                 continue
-            step = 1e-6 * value  # keeps the three equal outer bandwidths apart from a kink: they tie, the innermost moves
+            step = (
+                1e-6 * value
+            )  # keeps the three equal outer bandwidths apart from a kink: they tie, the innermost moves
             up, down = (float(time(at | {name: at[name].at[index].add(s)})) for s in (step, -step))
             here = float(time(at))
             if not np.isclose(up - here, here - down, rtol=1e-4, atol=1e-13 * here):
                 continue  # a kink: one-sided slopes differ, the gradient is one of them
-            close(float(slopes[name][index]) * value, (up - down) / 2e-6, rtol=1e-5) if abs(up - down) > 1e-9 * here else None
+            close(float(slopes[name][index]) * value, (up - down) / 2e-6, rtol=1e-5) if abs(
+                up - down
+            ) > 1e-9 * here else None
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_job_floats_have_finite_gradients(strategy):
     layers, system = network("vgg16"), levelled("abci")
-    fields = ("pes", "group", "samples_per_pe", "dataset_size", "segments", "bytes_per_item", "reuse", "optimizer_copies")
+    fields = (
+        "pes",
+        "group",
+        "samples_per_pe",
+        "dataset_size",
+        "segments",
+        "bytes_per_item",
+        "reuse",
+        "optimizer_copies",
+    )
     at = {"pes": 8.0, "group": 4.0, "samples_per_pe": 5.0, "dataset_size": 1e6, "segments": 2.0, "bytes_per_item": 4.0}
     at |= {"reuse": 0.9, "optimizer_copies": 1.0}
 
@@ -207,7 +232,11 @@ def test_job_floats_have_finite_gradients(strategy):
 
     slopes = jax.grad(costs)({name: jnp.asarray(at[name]) for name in fields})
     assert all(np.isfinite(float(s)) for s in slopes.values())
-    close(slopes["dataset_size"], jaxoracle.project(strategy, layers, jaxoracle.Job(**at), system).iteration_time / 40, rtol=1e-9)
+    close(
+        slopes["dataset_size"],
+        jaxoracle.project(strategy, layers, jaxoracle.Job(**at), system).iteration_time / 40,
+        rtol=1e-9,
+    )
 
 
 @pytest.mark.parametrize("strategy", [s for s, k in STRATEGIES.items() if k.parted])

@@ -48,7 +48,9 @@ def test_counts_beyond_32_bits_do_not_wrap():
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_whole_numbers_are_as_good_as_floats(strategy):
     layers, system = jaxoracle.dnn("alexnet"), jaxoracle.system("abci")
-    whole = jaxoracle.project(strategy, layers, jaxoracle.Job(pes=8, samples_per_pe=3, group=2, dataset_size=2**40), system)
+    whole = jaxoracle.project(
+        strategy, layers, jaxoracle.Job(pes=8, samples_per_pe=3, group=2, dataset_size=2**40), system
+    )
     real = jaxoracle.project(
         strategy, layers, jaxoracle.Job(pes=8.0, samples_per_pe=3.0, group=2.0, dataset_size=2.0**40), system
     )

@@ -1,8 +1,8 @@
 """Numbers that the paper, its report and its tool print, each from a system, a job, a split set and a profile.
 
-Sources: `tests/data/golden_table3.csv`, Table III evaluated on the published layer files; `tests/data/paradl_table8.csv`,
-the report's Table VIII with the settings behind each row; `tests/data/paradl_layer_times.csv`, the published tool's
-times by layer.
+Sources: `tests/data/golden_table3.csv`, Table III evaluated on the published layer files;
+`tests/data/paradl_table8.csv`, the report's Table VIII with the settings behind each row;
+`tests/data/paradl_layer_times.csv`, the published tool's times by layer.
 """
 
 from __future__ import annotations
@@ -85,7 +85,9 @@ def table3_job(row, layers):
     )
 
 
-@pytest.mark.parametrize("strategy", ["serial", "data", "spatial", "pipeline", "filter", "channel", "df", "ds", "ds_hier"])
+@pytest.mark.parametrize(
+    "strategy", ["serial", "data", "spatial", "pipeline", "filter", "channel", "df", "ds", "ds_hier"]
+)
 def test_every_row_of_table_iii_is_reproduced(strategy, x64):
     times = layer_times()
     chosen = [row for row in rows("golden_table3.csv") if row["strategy"] == strategy]
@@ -117,7 +119,9 @@ def test_every_row_of_table_iii_is_reproduced(strategy, x64):
                 found.gather,
             ]
             got.append([float(v) * epochs for v in parts] + [float(found.memory)])
-            numbers = {key: float(row[key]) for key in ("comp_s", "ge_s", "halo_s", "ag_s", "ar_s", "p2p_s", "mem_bytes")}
+            numbers = {
+                key: float(row[key]) for key in ("comp_s", "ge_s", "halo_s", "ag_s", "ar_s", "p2p_s", "mem_bytes")
+            }
             expected.append(
                 [
                     numbers["comp_s"],
@@ -132,7 +136,7 @@ def test_every_row_of_table_iii_is_reproduced(strategy, x64):
     close(got, expected, rtol=1e-9)
 
 
-# ---- Table VIII ------------------------------------------------------------------------------------------------------
+# ---- Table VIII ----------------------------------------------------------------------------------------------------
 
 
 def table8_settings(row):
@@ -176,7 +180,7 @@ def test_table_viii_is_reproduced_where_it_was_computed_by_design(row, x64):
         assert abs(float(seconds[part] * found.iterations) - float(row[f"recomputed_{part}"])) < 1
 
 
-# ---- networks --------------------------------------------------------------------------------------------------------
+# ---- networks ------------------------------------------------------------------------------------------------------
 
 PARAMETERS = {
     "alexnet": 61_100_840,

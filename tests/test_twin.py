@@ -31,7 +31,16 @@ def rows(layers):
 
 
 def plain(job, count, stages):
-    fields = ("pes", "group", "samples_per_pe", "dataset_size", "segments", "bytes_per_item", "reuse", "optimizer_copies")
+    fields = (
+        "pes",
+        "group",
+        "samples_per_pe",
+        "dataset_size",
+        "segments",
+        "bytes_per_item",
+        "reuse",
+        "optimizer_copies",
+    )
     return {name: getattr(job, name) for name in fields} | {
         "split_layers": None if job.split_layers is None else list(job.split_layers[:count]),
         "split": None if job.split is None else list(job.split),
@@ -61,7 +70,9 @@ def test_every_strategy_agrees_with_its_slow_twin(strategy, dnn, system, job, se
         changes["split"] = np.asarray(data.draw(st.sampled_from([(2.0, 2.0, 1.0), (1.0, 3.0, 1.0), (1.0, 2.0, 4.0)])))
     kind, stages = STRATEGIES[strategy], None
     if kind.staged:
-        costs = layers.forward_flops + layers.backward_flops if times is None else (times.forward + times.backward)[:count]
+        costs = (
+            layers.forward_flops + layers.backward_flops if times is None else (times.forward + times.backward)[:count]
+        )
         stages = balanced_stages(costs, int(kind.parts(job)))
         changes["stages"] = np.pad(stages, (0, LENGTH - count), mode="edge")
     job = jaxoracle.Job(**({f: getattr(job, f) for f in job.__dataclass_fields__} | changes))

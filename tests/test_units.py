@@ -75,7 +75,13 @@ def test_a_whole_number_must_be_whole():
 
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
-    [(1.6e10, "B", "16 GB"), (9e-6, "s", "9 us"), (0.0, "s", "0 s"), (3600.0, "s", "3600 s"), (2.5e-10, "s", "0.25 ns")],
+    [
+        (1.6e10, "B", "16 GB"),
+        (9e-6, "s", "9 us"),
+        (0.0, "s", "0 s"),
+        (3600.0, "s", "3600 s"),
+        (2.5e-10, "s", "0.25 ns"),
+    ],
 )
 def test_numbers_are_shown_with_a_unit(value, unit, text):
     assert show(value, unit) == text

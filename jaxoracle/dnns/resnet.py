@@ -1,4 +1,4 @@
-"""ResNet (He et al., arXiv 1512.03385, table 1), stride on the 3x3 convolution of a bottleneck, as torchvision has it."""
+"""ResNet (He et al., arXiv 1512.03385, table 1), stride on a bottleneck's 3x3 convolution, as torchvision has it."""
 
 from __future__ import annotations
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import xarray as xr
 
-from jaxoracle.engine.run import Progress, cache_programs, cells, form, run
+from jaxoracle.engine.run import MOST_FORMED, Progress, cache_programs, cells, form, run
 from jaxoracle.engine.run import _silent as silent
 from jaxoracle.engine.spec import Sweep, read_sweep
 from jaxoracle.engine.store import landing, read, stored_digest, write
-from jaxoracle.errors import fail
+from jaxoracle.errors import OracleError, fail, known
 from jaxoracle.projection import FINDINGS, TOTALS
 from jaxoracle.schema import describe
 from jaxoracle.units import show
@@ -38,7 +38,9 @@ def land(spec: Sweep, store: Path, *, overwrite: bool = False, progress: Progres
     return dataset
 
 
-def sweep(source: str | Path | Mapping[str, Any], store: str | Path | None = None, *, overwrite: bool = False) -> xr.Dataset:
+def sweep(
+    source: str | Path | Mapping[str, Any], store: str | Path | None = None, *, overwrite: bool = False
+) -> xr.Dataset:
     """Run a sweep file, or a mapping with the same keys, and return its dataset with totals formed.
 
     Args:
@@ -57,17 +59,38 @@ def sweep(source: str | Path | Mapping[str, Any], store: str | Path | None = Non
     return with_totals(run(spec))
 
 
-def open(store: str | Path) -> xr.Dataset:  # noqa: A001  `jaxoracle.open`, as `xarray.open_zarr`
+def open(store: str | Path, **selection: Any) -> xr.Dataset:
     """A store's dataset with every total and finding, formed from stored terms where they are not stored.
 
+    Args:
+      store: path of the store.
+      selection: labels to select first, as in `xarray.Dataset.sel`, such as `strategy="data"`.
+
     Raises:
-      OracleError: no sweep's store is there.
+      OracleError: no sweep's store is there, a label is not in it, or its totals do not fit memory.
     """
-    return with_totals(read(store))
+    dataset = read(store)
+    try:
+        chosen = dataset.sel(selection)
+    except (KeyError, ValueError) as error:
+        why, dims = str(error).splitlines()[0], known(map(str, dataset.sizes))
+        message = f"{store}: no such selection {selection!r}: {why}. Dims: {dims}."
+        raise OracleError(message) from error
+    return with_totals(chosen)
 
 
 def with_totals(dataset: xr.Dataset) -> xr.Dataset:
-    """The dataset with every total and finding."""
+    """The dataset with every total and finding; lazily where its terms are lazy.
+
+    Raises:
+      OracleError: they do not fit memory.
+    """
+    lazy = any(variable.chunks is not None for variable in dataset.variables.values())
+    if not lazy and cells(dataset) > MOST_FORMED:
+        fail(
+            f"totals of {cells(dataset):,} points must be formed in parts; at most {MOST_FORMED:,} are formed at once. "
+            "Land the sweep in a store and open a part, as in jaxoracle.open(store, strategy='data'), or install dask."
+        )
     return describe(dataset.assign(form(dataset, (*TOTALS, *FINDINGS))))
 
 

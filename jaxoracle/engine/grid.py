@@ -1,8 +1,8 @@
 """Evaluate a scalar program on a grid: one `vmap` per dim, every output on its natural dims.
 
-The program is written for one point. Each input leaf has dims; the `vmap` of a dim maps every leaf that has it. An output
-has a dim if dead-code elimination would keep an input that carries it, so nothing is materialised on axes that it does
-not depend on.
+The program is written for one point. Each input leaf has dims; the `vmap` of a dim maps every leaf that has it. An
+output has a dim if dead-code elimination would keep an input that carries it, so nothing is materialised on axes that
+it does not depend on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
-
 
 #: grids with fewer numbers are small
 SMALL = 20_000_000
@@ -52,7 +51,7 @@ class Program:
 
     def evaluate(self) -> list[np.ndarray]:
         """Compile and run. A small grid takes longer to compile than to run, so it is compiled with fewer passes."""
-        options = {"xla_backend_optimization_level": 0} if self.cells < SMALL else {}
+        options: dict[str, Any] = {"xla_backend_optimization_level": 0} if self.cells < SMALL else {}
         executable = jax.jit(self.run).lower(*self.inputs).compile(compiler_options=options)
         return [np.asarray(out) for out in executable(*self.inputs)]
 

@@ -163,10 +163,12 @@ class Inputs:
         return (
             Layers(**{name: self.leaf(a) for name, a in self._layers.items()}),
             Job(**{name: self.leaf(a) for name, a in (_defaults() | job).items()}),
-            System(**{
-                name: tuple(map(self.leaf, a)) if isinstance(a, list) else self.leaf(a)
-                for name, a in self._system.items()
-            }),
+            System(
+                **{
+                    name: tuple(map(self.leaf, a)) if isinstance(a, list) else self.leaf(a)
+                    for name, a in self._system.items()
+                }
+            ),
             None if self._profile is None else Profile(**{name: self.leaf(a) for name, a in self._profile.items()}),
         )
 

@@ -29,8 +29,10 @@ from jaxoracle.units import show
 TERMS = tuple(field.name for field in dataclasses.fields(Terms))
 #: totals that are stored when they are small, so that a bare `xr.open_zarr` has them
 STORED_TOTALS = ("iteration_time", "epoch_time", "memory", "feasible", "limit", "bottleneck")
-#: a total is stored, and formed on opening, up to this size [byte]
+#: up to this size [byte]
 SMALL = 256 * 10**6
+#: points whose totals are all formed in memory on opening
+MOST_FORMED = 25_000_000
 #: no sweep's terms are larger in memory [byte]
 MOST_BYTES = 8 * 10**9
 
@@ -46,7 +48,7 @@ def _silent(what: str, done: int, total: int) -> None:
 
 def cache_programs() -> None:
     """Keep compiled programs in the user's cache directory, unless the user has set JAX's own cache."""
-    if jax.config.jax_compilation_cache_dir is not None:
+    if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = home / "jaxoracle" / "programs"
@@ -132,7 +134,9 @@ def _merged(sweep: Sweep, inputs: Inputs, results: dict[str, Evaluated]) -> dict
         values = np.empty((len(sweep.strategies), *shape), dtype)
         for position, strategy in enumerate(sweep.strategies):
             own = results[strategy].dims[index]
-            values[position] = results[strategy].arrays[index].reshape([inputs.sizes[d] if d in own else 1 for d in dims])
+            values[position] = (
+                results[strategy].arrays[index].reshape([inputs.sizes[d] if d in own else 1 for d in dims])
+            )
         merged[name] = xr.Variable(("strategy", *dims), values)
     return merged
 
@@ -168,7 +172,8 @@ def run(sweep: Sweep, progress: Progress = _silent) -> xr.Dataset:
             ordered = value.transpose(*(d for d in inputs.order if d in value.dims))
             data[name] = xr.Variable(ordered.dims, ordered.values.astype(dtype))
     dataset = xr.Dataset(data, coords)
-    dataset = dataset.assign(form(dataset, STORED_TOTALS))
+    if cells(dataset) * sweep.precision / 8 <= SMALL:
+        dataset = dataset.assign(form(dataset, STORED_TOTALS))
     dataset.attrs = provenance(sweep)
     return describe(dataset)
 
@@ -179,9 +184,7 @@ def cells(dataset: xr.Dataset) -> int:
 
 
 def form(dataset: xr.Dataset, names: Iterable[str]) -> dict[str, xr.DataArray]:
-    """Totals and findings from stored terms, by the same definitions as `project`; none if they would be large."""
-    if cells(dataset) * 4 > SMALL:
-        return {}
+    """Totals and findings from stored terms, by the same definitions as `project`."""
     view, formed = View(dataset), {}
     with np.errstate(invalid="ignore", divide="ignore"):
         for name in names:
@@ -213,8 +216,8 @@ def provenance(sweep: Sweep) -> dict[str, Any]:
     for (i, j), measured in sorted(sweep.profiles.items()):
         pair = f"{sweep.networks[i].name} on {sweep.machines[j].name}"
         attrs[f"profile of {pair}"] = f"{measured.description}: {measured.source}"
-    for i, network in enumerate(sweep.networks):
-        for j, machine in enumerate(sweep.machines):
+    for network in sweep.networks:
+        for machine in sweep.machines:
             attrs.setdefault(f"profile of {network.name} on {machine.name}", "none: roofline")
     return attrs
 

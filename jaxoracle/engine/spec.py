@@ -1,14 +1,14 @@
 """Sweep files: what is varied and what is fixed, checked once, in SI.
 
-    dnn = ["resnet50", "my.toml"]
-    system = "abci"
-    strategy = "all"
-    [job]
-    dataset_size = 1281167
-    [axes]
-    pes = { powers_of_two = [1, 1024] }
-    samples_per_pe = [16, 32, 64]
-    "interconnect.leaf.bandwidth" = { geomspace = ["1 GB/s", "100 GB/s"], num = 32 }
+dnn = ["resnet50", "my.toml"]
+system = "abci"
+strategy = "all"
+[job]
+dataset_size = 1281167
+[axes]
+pes = { powers_of_two = [1, 1024] }
+samples_per_pe = [16, 32, 64]
+"interconnect.leaf.bandwidth" = { geomspace = ["1 GB/s", "100 GB/s"], num = 32 }
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 from jaxoracle.catalog import DEVICE, LEVEL, Machine, Measured, Network, find_dnn, find_profile, find_system
 from jaxoracle.errors import fail, known, unknown
-from jaxoracle.options import OPTIMIZERS, Splitting, read_splitting
+from jaxoracle.options import MOST_PES, OPTIMIZERS, Splitting, read_splitting
 from jaxoracle.readers.table import Table, read_toml
 from jaxoracle.schema import quantity_kind
 from jaxoracle.strategies import STRATEGIES
@@ -45,7 +45,7 @@ JOB_FIELDS = {
     "hierarchical": True,
 }
 ZERO_ALLOWED = ("optimizer_copies", "hierarchical", "latency", "layer_overhead", "price")
-MOST = {"efficiency": 1.0, "hierarchical": 1.0, "reuse": 1.0}
+MOST = {"efficiency": 1.0, "hierarchical": 1.0, "reuse": 1.0, "pes": MOST_PES, "group": MOST_PES, "segments": MOST_PES}
 SEQUENCES = ("powers_of_two", "geomspace", "linspace", "range")
 MOST_VALUES = 10_000_000
 TOP_KEYS = ("name", "dnn", "system", "strategy", "profile", "precision", "job", "axes")
@@ -115,6 +115,8 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> Sweep:
     _check_fields({axis.name for axis in axes} | set(fixed), where)
     for axis in axes:
         _check_levels(axis.name, machines, f"{where}: axes")
+    for machine in machines:
+        _check_moved_once([axis.name for axis in axes], machine, f"{where}: axes")
     precision = top.raw("precision", 32)
     if isinstance(precision, bool) or precision not in (32, 64):
         fail(f"{top.place('precision')} must be 32 or 64; got {precision!r}.")
@@ -210,6 +212,17 @@ def _check_levels(name: str, machines: tuple[Machine, ...], where: str) -> None:
                 fail(f"{where}: {name} has no effect: {level!r} is the outermost level of {machine.name!r}.")
 
 
+def _check_moved_once(names: list[str], machine: Machine, where: str) -> None:
+    """Every figure of a system is moved by one axis at most."""
+    movers: dict[tuple[str, str], str] = {}
+    for name in names:
+        for level in levels_of(name, machine):
+            figure = level, name.rpartition(".")[2]
+            if figure in movers:
+                fail(f"{where}: {figure[1]} of {level!r} must be moved by one axis; got {movers[figure]} and {name}.")
+            movers[figure] = name
+
+
 def levels_of(name: str, machine: Machine) -> tuple[str, ...]:
     """Interconnect levels that an axis such as `interconnect.leaf+rack.bandwidth` moves together; `*` is all."""
     if not name.startswith("interconnect."):
@@ -243,9 +256,7 @@ def value_of(name: str, given: Any, where: str) -> float:
     kind = quantity_kind(name) if "." in name else None
     value = parse(given, kind, where) if kind else given
     whole = JOB_FIELDS.get(name, field in ("capacity",))
-    return number(
-        value, where, positive=field not in ZERO_ALLOWED, whole=whole, maximum=MOST.get(field, math.inf)
-    )
+    return number(value, where, positive=field not in ZERO_ALLOWED, whole=whole, maximum=MOST.get(field, math.inf))
 
 
 def _sequence(name: str, given: Any, where: str) -> list[float]:
@@ -263,7 +274,8 @@ def _sequence(name: str, given: Any, where: str) -> list[float]:
     ends = table.raw(kind)
     count = 3 if kind == "range" else 2
     if not isinstance(ends, list) or len(ends) != count:
-        fail(f"{where}: {kind} must be a list of {'start, stop and step' if count == 3 else 'start and stop'}; got {ends!r}.")
+        parts = "start, stop and step" if count == 3 else "start and stop"
+        fail(f"{where}: {kind} must be a list of {parts}; got {ends!r}.")
     bounds = [value_of(name, end, where) for end in ends]
     if kind in ("geomspace", "linspace"):
         num = int(table.number("num", whole=True, maximum=MOST_VALUES))
@@ -311,7 +323,9 @@ def _fixed(job: Table, varied: set[str]) -> dict[str, float]:
         if name in varied:
             fail(f"{job.place(name)} is an axis too. Give it once.")
         given = job.raw(name)
-        fixed[name] = value_of(name, float(given) if name == "hierarchical" and given in (True, False) else given, job.place(name))
+        fixed[name] = value_of(
+            name, float(given) if name == "hierarchical" and given in (True, False) else given, job.place(name)
+        )
     optimizer = job.raw("optimizer", None)
     if optimizer is not None:
         if optimizer not in OPTIMIZERS:
@@ -342,7 +356,11 @@ def _digested(sweep: Sweep) -> Sweep:
 
     def add(*parts: object) -> None:
         for part in parts:
-            data = np.ascontiguousarray(part, np.float64).tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
+            data = (
+                np.ascontiguousarray(part, np.float64).tobytes()
+                if isinstance(part, np.ndarray)
+                else repr(part).encode()
+            )
             state.update(f"{len(data)}:".encode() + data)
 
     def add_record(record: Any) -> None:

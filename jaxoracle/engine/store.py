@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from jaxoracle.errors import OracleError, fail
 
 #: chunks are at most this long [byte]
 CHUNK_BYTES = 8 * 10**6
+#: a chunk is one file in its variable's folder
+FLAT_KEYS = {"name": "default", "separator": "."}
 
 
 def stored_digest(store: Path) -> str | None:
@@ -70,9 +73,9 @@ def landing(store: Path) -> Iterator[Path]:
 
 def _remove_leftovers(store: Path) -> None:
     """Folders of killed runs, whose process is gone."""
-    for path in store.parent.glob(f".{store.name}.*.partial"):
-        process = path.name.removesuffix(".partial").rpartition(".")[2]
-        if process.isdigit() and not _alive(int(process)):
+    for path in store.parent.iterdir():
+        match = re.fullmatch(re.escape(f".{store.name}.") + r"(\d+)\.(partial|old)", path.name)
+        if match and not _alive(int(match[1])):
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -101,10 +104,11 @@ def write(dataset: xr.Dataset, folder: Path) -> None:
     """Write the whole dataset into an empty folder."""
     encoding: dict[Any, dict[str, Any]] = {}
     for name, variable in dataset.variables.items():
+        encoding[name] = {"chunk_key_encoding": FLAT_KEYS}
         if variable.ndim and variable.dtype.kind != "O":
-            encoding[name] = {"chunks": _chunks(variable)}
+            encoding[name]["chunks"] = _chunks(variable)
         if variable.dtype.kind == "f" and name in dataset.data_vars:
-            encoding.setdefault(name, {})["_FillValue"] = np.dtype(variable.dtype).type(np.nan)
+            encoding[name]["_FillValue"] = np.dtype(variable.dtype).type(np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # zarr's word on strings in format 3
         dataset.to_zarr(folder, mode="w", zarr_format=3, consolidated=True, encoding=encoding)
@@ -120,7 +124,10 @@ def read(store: str | Path) -> xr.Dataset:
     if stored_digest(path) is None:
         fail(f"{path} must be a sweep's store; nothing is there. Run a sweep first.")
     try:
-        return xr.open_zarr(path)
+        dataset: xr.Dataset = xr.open_zarr(path)
     except (OSError, ValueError, KeyError) as error:
-        message = f"{path} must be a whole store; it cannot be opened: {str(error).splitlines()[0]}. Run its sweep again."
+        message = (
+            f"{path} must be a whole store; it cannot be opened: {str(error).splitlines()[0]}. Run its sweep again."
+        )
         raise OracleError(message) from error
+    return dataset

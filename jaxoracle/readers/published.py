@@ -1,8 +1,8 @@
 """The published ParaDL layer files (arXiv 2104.09075, analysis tool), kept as they are, errors included.
 
 Every line is a layer, ReLU and dropout too. The exchange sizes are the published ones: each weighted layer but the last
-exchanges its raw output |y_l|, forward and backward (Table III sums Σ_{l<G}|y_l| for both), where our own networks count
-the tensor as it enters the next layer. FLOPs are recounted correctly; times are in `profiles/`.
+exchanges its raw output |y_l|, forward and backward (Table III sums Σ_{l<G}|y_l| for both), where our own networks
+count the tensor as it enters the next layer. FLOPs are recounted correctly; times are in `profiles/`.
 """
 
 from __future__ import annotations

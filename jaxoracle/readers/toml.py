@@ -136,18 +136,21 @@ def read_network(path: Path) -> NetworkFile:
     Raises:
       OracleError: it is no network file, or its shapes do not fit.
     """
-    top = Table(
-        read_toml(path, "network file"), str(path), ("name", "input", "dataset_size", "source", "layer")
-    )
+    top = Table(read_toml(path, "network file"), str(path), ("name", "input", "dataset_size", "source", "layer"))
     shape = top.raw("input")
-    if not isinstance(shape, list) or not 1 <= len(shape) <= 4 or any(
-        isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape
+    if (
+        not isinstance(shape, list)
+        or not 1 <= len(shape) <= 4
+        or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape)
     ):
         fail(f"{top.place('input')} must be channels and up to three extents such as [3, 224, 224]; got {shape!r}.")
     entries = top.raw("layer")
     if not isinstance(entries, list) or not 0 < len(entries) <= MOST_LAYERS:
         fail(f"{path}: layer must be a list of 1 to {MOST_LAYERS} [[layer]] tables.")
-    net = Builder(shape[0], shape[1:])
+    try:
+        net = Builder(shape[0], shape[1:])
+    except OracleError as error:
+        fail(f"{path}: {error}")
     last, named = net.input, {"input": net.input}
     for position, values in enumerate(entries, 1):
         last = _add(net, values, f"{path}: layer {position}", last, named)

@@ -1,8 +1,8 @@
 """What every strategy answers, and the pieces that several are made of.
 
-A strategy returns work, traffic and memory, never seconds; only `price` knows the machine. Local batches are written from
-b, the samples per PE (a group of p₂ PEs works on b p₂), never as B/p: nothing cancels (b p)/p, and the result would
-depend on p for no reason. Symbols are those of the paper; sums over layers run over arrays of shape [layer].
+A strategy returns work, traffic and memory, never seconds; only `price` knows the machine. Local batches are written
+from b, the samples per PE (a group of p₂ PEs works on b p₂), never as B/p: nothing cancels (b p)/p, and the result
+would depend on p for no reason. Symbols are those of the paper; sums over layers run over arrays of shape [layer].
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data + channel parallelism: replicas whose weights are divided within a group of PEs (Table III, row "data + channel")."""
+"""Data + channel parallelism: replicas whose weights are divided within a group of PEs (Table III)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data + filter parallelism: replicas whose weights are divided within a group of PEs (Table III, row "data + filter")."""
+"""Data + filter parallelism: replicas whose weights are divided within a group of PEs (Table III)."""
 
 from __future__ import annotations
 

@@ -107,8 +107,8 @@ def halo(layers: Layers, job: Job, split: PerLayer, group: Scalar) -> tuple[Even
     """Borders of x_l forward and of dL/dy_l backward, to the two neighbours along each split extent.
 
     Per split convolution or pool 2(2α + B δ β (halo(x_l) + halo(dL/dy_l))) (paper, Table III), where halo(x_l) is
-    h = floor((K-1)/2) rows of C_l channels and the other extents divided by their own factors; h = 0 pays no α. Edge PEs
-    send less; an interior PE is priced. The span is the group's.
+    h = floor((K-1)/2) rows of C_l channels and the other extents divided by their own factors; h = 0 pays no α. PEs at
+    an edge send less; an interior PE is priced. The span is the group's.
     """
     slides = split * jnp.where((layers.kind == CONVOLUTION) | (layers.kind == POOL), 1.0, 0.0)
     rows = jnp.floor((layers.kernel - 1) / 2)
@@ -141,7 +141,7 @@ def halo(layers: Layers, job: Job, split: PerLayer, group: Scalar) -> tuple[Even
 
 
 def gathered(layers: Layers, job: Job, split: PerLayer, group: Scalar) -> Event:
-    """Allgather of the last split layer's output, if a layer follows; nothing backward, where every PE has all of it."""
+    """Allgather of the last split layer's output, if a layer follows; nothing backward: every PE has all of it."""
     order = jnp.arange(1.0, layers.kind.shape[0] + 1)
     last = jnp.max(order * jnp.where(split > 0, 1.0, 0.0))
     follows = jnp.any((order > last) & (is_layer(layers) > 0)) & (last > 0)
