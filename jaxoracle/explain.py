@@ -24,11 +24,11 @@ Arguments = tuple[Layers, Job, System, Profile | None]
 EXPLAINED = (*TIMES, *MEMORIES)
 
 MEMORY_FORMULAS = {
-    "weights": "d sum |w_l|",
-    "gradients": "d sum |w_l|",
-    "optimizer": "copies d sum |w_l|",
-    "activations": "reuse d sum samples (|x_l|+|y_l|)",
-    "activation_gradients": "reuse d sum samples (|x_l|+|y_l|)",
+    "weights": "delta sum |w_l|",
+    "gradients": "delta sum |w_l|",
+    "optimizer": "optimizer_copies delta sum |w_l|",
+    "activations": "reuse delta sum samples (|x_l|+|y_l|)",
+    "activation_gradients": "reuse delta sum samples (|x_l|+|y_l|)",
 }
 
 
@@ -147,12 +147,16 @@ def _source(term: str, source: str, question: Question) -> str:
     if term in COMPUTATIONS:
         how = "roofline" if question.measured is None else f"profile {question.measured.name}"
         return f"{source}; {how}"
-    return f"{source}; ring, a-b model" if term in TIMES else source
+    return f"{source}; ring, alpha-beta model" if term in TIMES else source
 
 
 def text(found: dict[str, Any]) -> str:
     """An explanation as aligned text; terms that are 0 are left out."""
-    lines = [f"{found['strategy']}: a = start-up time, b = inverse bandwidth, d = bytes per item, phi = contention", ""]
+    lines = [
+        f"{found['strategy']}: alpha start-up time, beta inverse bandwidth, delta bytes per item, phi contention,",
+        "b samples per PE, p2 PEs that split one of p1 replicas",
+        "",
+    ]
     for unit, total, title in (
         ("s", found["iteration_time"], "time of one iteration"),
         ("byte", found["memory"], f"memory per PE, {found['memory_formula']}"),

@@ -356,6 +356,7 @@ def test_a_killed_run_leaves_no_store_and_the_next_run_cleans_up(sweep_file, tmp
 
 def test_opening_selects_before_it_forms_totals(sweep_file, tmp_path):
     jaxoracle.sweep(sweep_file, tmp_path / "s.zarr")
+    assert jaxoracle.open(tmp_path / "s.zarr").memory.idxmin("strategy").dtype == object
     found = jaxoracle.open(tmp_path / "s.zarr", strategy="data", pes=8)
     assert found.throughput.dims == ("dnn", "samples_per_pe")
     with pytest.raises(OracleError, match="no such selection"):

@@ -20,6 +20,8 @@ import xarray as xr
 
 from jaxoracle.errors import OracleError, fail
 
+#: coordinates that are names; as objects, since operations such as `idxmin` fail on NumPy's strings
+TEXTS = ("dnn", "strategy", "system")
 #: chunks are at most this long [byte]
 CHUNK_BYTES = 8 * 10**6
 #: a chunk is one file in its variable's folder
@@ -130,4 +132,5 @@ def read(store: str | Path) -> xr.Dataset:
             f"{path} must be a whole store; it cannot be opened: {str(error).splitlines()[0]}. Run its sweep again."
         )
         raise OracleError(message) from error
-    return dataset
+    texts = {name: c.astype(object) for name, c in dataset.coords.items() if name in TEXTS}
+    return dataset.assign_coords(texts)

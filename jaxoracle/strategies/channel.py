@@ -25,8 +25,11 @@ class Channel(Strategy):
         "forward": "b sum_split FW_l + B sum_replicated FW_l",
         "backward": "b sum_split BW_l + B sum_replicated BW_l",
         "weight_update": "sum_split WU_l / p + sum_replicated WU_l",
-        "layer_exchange": "2 (p-1) sum_split (a + B r_l d b/p) forward + (p-1) sum_split (a + B n_l d b/p) backward",
-        "memory": "2 d sum (B (|x_l|+|y_l|) + |w_l|/p)",
+        "layer_exchange": (
+            "2 (p-1) sum_split (alpha + B r_l delta beta/p) forward + "
+            "(p-1) sum_split (alpha + B n_l delta beta/p) backward"
+        ),
+        "memory": "2 delta sum (B (|x_l|+|y_l|) + |w_l|/p)",
     }
 
     def default_split(self, layers: Layers) -> PerLayer:

@@ -23,8 +23,8 @@ class Data(Strategy):
         "forward": "b sum FW_l",
         "backward": "b sum BW_l",
         "weight_update": "sum WU_l",
-        "gradient_exchange": "2 (p-1) (a + d sum |w_l| b/p)",
-        "memory": "2 d sum (b (|x_l|+|y_l|) + |w_l|)",
+        "gradient_exchange": "2 (p-1) (alpha + delta sum |w_l| beta/p)",
+        "memory": "2 delta sum (b (|x_l|+|y_l|) + |w_l|)",
     }
 
     def work(self, layers: Layers, job: Job) -> Work:

@@ -23,9 +23,11 @@ class DataChannel(Strategy):
         "forward": "b sum_split FW_l + b p2 sum_replicated FW_l",
         "backward": "b sum_split BW_l + b p2 sum_replicated BW_l",
         "weight_update": "sum_split WU_l / p2 + sum_replicated WU_l",
-        "gradient_exchange": "2 (p1-1) (a + d (sum_split |w_l|/p2 + sum_replicated |w_l|) phi b/p1)",
-        "layer_exchange": "2 (p2-1) sum_split (a + B/p1 r_l d b/p2) + (p2-1) sum_split (a + B/p1 n_l d b/p2)",
-        "memory": "2 d sum (B/p1 (|x_l|+|y_l|) + |w_l|/p2)",
+        "gradient_exchange": "2 (p1-1) (alpha + delta (sum_split |w_l|/p2 + sum_replicated |w_l|) phi beta/p1)",
+        "layer_exchange": (
+            "2 (p2-1) sum_split (alpha + B/p1 r_l delta beta/p2) + (p2-1) sum_split (alpha + B/p1 n_l delta beta/p2)"
+        ),
+        "memory": "2 delta sum (B/p1 (|x_l|+|y_l|) + |w_l|/p2)",
     }
 
     def default_split(self, layers: Layers) -> PerLayer:

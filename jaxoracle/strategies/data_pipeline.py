@@ -23,9 +23,9 @@ class DataPipeline(Strategy):
         "forward": "(p2+S-1) max_g FW_g(b p2/S samples)",
         "backward": "(p2+S-1) max_g BW_g(b p2/S samples)",
         "weight_update": "max_g WU_g",
-        "gradient_exchange": "2 (p1-1) (a + d max_g |w_g| phi b/p1)",
-        "stage_transfer": "2 (p2+S-2) max_g (a + b p2/S |y_g| d b)",
-        "memory": "2 d max_g sum (b p2 (|x_l|+|y_l|) + |w_l|)",
+        "gradient_exchange": "2 (p1-1) (alpha + delta max_g |w_g| phi beta/p1)",
+        "stage_transfer": "2 (p2+S-2) max_g (alpha + b p2/S |y_g| delta beta)",
+        "memory": "2 delta max_g sum (b p2 (|x_l|+|y_l|) + |w_l|)",
     }
 
     def work(self, layers: Layers, job: Job) -> Work:

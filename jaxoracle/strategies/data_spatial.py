@@ -25,12 +25,13 @@ class DataSpatial(Strategy):
         "backward": "b sum_split BW_l + b p2 sum_replicated BW_l",
         "weight_update": "sum WU_l",
         "gradient_exchange": (
-            "flat: 2 (p-1) (a + d sum_split |w_l| b/p) + 2 (p1-1) (a + d sum_replicated |w_l| phi b/p1); "
-            "hierarchical: 2 (p2-1) (a + d sum |w_l| b/p2) + 2 (p1-1) (a + d sum |w_l| b/p1)"
+            "flat: 2 (p-1) (alpha + delta sum_split |w_l| beta/p) + "
+            "2 (p1-1) (alpha + delta sum_replicated |w_l| phi beta/p1); "
+            "hierarchical: 2 (p2-1) (alpha + delta sum |w_l| beta/p2) + 2 (p1-1) (alpha + delta sum |w_l| beta/p1)"
         ),
-        "halo_exchange": "sum_split 2 (2 a + B/p1 d b (halo(x_l) + halo(dL/dy_l)))",
-        "gather": "(p2-1) (a + B/p1 |y_s| d b/p2)",
-        "memory": "2 d (b sum_split (|x_l|+|y_l|) + b p2 sum_replicated (|x_l|+|y_l|) + sum |w_l|)",
+        "halo_exchange": "sum_split 2 (2 alpha + B/p1 delta beta (halo(x_l) + halo(dL/dy_l)))",
+        "gather": "(p2-1) (alpha + B/p1 |y_s| delta beta/p2)",
+        "memory": "2 delta (b sum_split (|x_l|+|y_l|) + b p2 sum_replicated (|x_l|+|y_l|) + sum |w_l|)",
     }
 
     def default_split(self, layers: Layers) -> PerLayer:

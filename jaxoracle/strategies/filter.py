@@ -33,8 +33,11 @@ class Filter(Strategy):
         "forward": "b sum_split FW_l + B sum_replicated FW_l",
         "backward": "b sum_split BW_l + B sum_replicated BW_l",
         "weight_update": "sum_split WU_l / p + sum_replicated WU_l",
-        "layer_exchange": "(p-1) sum_split (a + B e_l d b/p) forward + 2 (p-1) sum_split (a + B n_l d b/p) backward",
-        "memory": "2 d sum (B (|x_l|+|y_l|) + |w_l|/p)",
+        "layer_exchange": (
+            "(p-1) sum_split (alpha + B e_l delta beta/p) forward + "
+            "2 (p-1) sum_split (alpha + B n_l delta beta/p) backward"
+        ),
+        "memory": "2 delta sum (B (|x_l|+|y_l|) + |w_l|/p)",
     }
 
     def default_split(self, layers: Layers) -> PerLayer:

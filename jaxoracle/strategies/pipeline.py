@@ -24,8 +24,8 @@ class Pipeline(Strategy):
         "forward": "(p+S-1) max_g FW_g(B/S samples)",
         "backward": "(p+S-1) max_g BW_g(B/S samples)",
         "weight_update": "max_g WU_g",
-        "stage_transfer": "2 (p+S-2) max_g (a + B/S |y_g| d b)",
-        "memory": "2 d max_g sum (B (|x_l|+|y_l|) + |w_l|)",
+        "stage_transfer": "2 (p+S-2) max_g (alpha + B/S |y_g| delta beta)",
+        "memory": "2 delta max_g sum (B (|x_l|+|y_l|) + |w_l|)",
     }
 
     def work(self, layers: Layers, job: Job) -> Work:

@@ -21,7 +21,7 @@ class Serial(Strategy):
         "forward": "B sum FW_l",
         "backward": "B sum BW_l",
         "weight_update": "sum WU_l",
-        "memory": "2 d sum (B (|x_l|+|y_l|) + |w_l|)",
+        "memory": "2 delta sum (B (|x_l|+|y_l|) + |w_l|)",
     }
 
     def work(self, layers: Layers, job: Job) -> Work:

@@ -36,10 +36,10 @@ class Spatial(Strategy):
         "forward": "b sum_split FW_l + B sum_replicated FW_l",
         "backward": "b sum_split BW_l + B sum_replicated BW_l",
         "weight_update": "sum WU_l",
-        "gradient_exchange": "2 (p-1) (a + d sum_split |w_l| b/p)",
-        "halo_exchange": "sum_split 2 (2 a + B d b (halo(x_l) + halo(dL/dy_l)))",
-        "gather": "(p-1) (a + B |y_s| d b/p)",
-        "memory": "2 d (B sum_split (|x_l|+|y_l|)/p + B sum_replicated (|x_l|+|y_l|) + sum |w_l|)",
+        "gradient_exchange": "2 (p-1) (alpha + delta sum_split |w_l| beta/p)",
+        "halo_exchange": "sum_split 2 (2 alpha + B delta beta (halo(x_l) + halo(dL/dy_l)))",
+        "gather": "(p-1) (alpha + B |y_s| delta beta/p)",
+        "memory": "2 delta (B sum_split (|x_l|+|y_l|)/p + B sum_replicated (|x_l|+|y_l|) + sum |w_l|)",
     }
 
     def default_split(self, layers: Layers) -> PerLayer:
