@@ -50,6 +50,7 @@ class Network:
       layer_names: one a layer.
       dataset_size: D of its usual data set [sample]; None: unknown.
       source: where its layers come from.
+      shipped: whether it is one of ours at its standard input size, and not a user's file.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Network:
     layer_names: tuple[str, ...]
     dataset_size: float | None
     source: str
+    shipped: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Machine:
       levels: names of the interconnect levels, from the inside out.
       device: name of the device.
       source: where the figures come from.
+      shipped: whether it is one of ours, and not a user's file.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Machine:
     levels: tuple[str, ...]
     device: str
     source: str
+    shipped: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +169,7 @@ def find_dnn(spec: str, input_size: str | None = None, *, folder: Path | None = 
 def _published(name: str) -> Network:
     layers, names = read_published(HOME / "published" / f"{name}.csv")
     size = COSMOFLOW if "cosmoflow" in name else IMAGENET
-    return Network(name, layers, names, float(size), "published layer file of ParaDL (arXiv 2104.09075)")
+    return Network(name, layers, names, float(size), "published layer file of ParaDL (arXiv 2104.09075)", True)
 
 
 @cache
@@ -179,7 +183,7 @@ def _registered(name: str, size: str | None) -> Network:
         fail(f"{name} at input size {'x'.join(map(str, extent))}: {error}")
     standard = extent == entry.extent
     label = name if standard else f"{name}@{'x'.join(map(str, extent if len(set(extent)) > 1 else extent[:1]))}"
-    return Network(label, net.layers(), net.names, float(entry.dataset_size), entry.source)
+    return Network(label, net.layers(), net.names, float(entry.dataset_size), entry.source, standard)
 
 
 # ---- systems ---------------------------------------------------------------------------------------------------------
@@ -202,7 +206,7 @@ def find_system(spec: str, *, folder: Path | None = None) -> Machine:
         return read_system((folder or Path()) / spec)
     if spec not in system_names():
         unknown("system", spec, system_names())
-    return read_system(HOME / "systems" / f"{spec}.toml")
+    return dataclasses.replace(read_system(HOME / "systems" / f"{spec}.toml"), shipped=True)
 
 
 def read_system(path: Path) -> Machine:
@@ -269,7 +273,8 @@ def find_profile(network: Network, machine: Machine, spec: str | None = None) ->
     Args:
       network: the network.
       machine: the system.
-      spec: path of a profile file, `"none"` for the roofline, or None for the shipped profile of the pair, if any.
+      spec: path of a profile file, `"none"` for the roofline, or None for the shipped profile of the pair, if any. A
+        shipped profile holds for the shipped network and system, never for a user's file that has their names.
 
     Raises:
       OracleError: bad file, or one of another network or system.
@@ -279,7 +284,7 @@ def find_profile(network: Network, machine: Machine, spec: str | None = None) ->
     if spec is not None:
         return read_profile(Path(spec), network, machine)
     path = HOME / "profiles" / f"{network.name}__{machine.name}.toml"
-    shipped = network.name in dnn_names() and machine.name in system_names() and path.exists()
+    shipped = network.shipped and machine.shipped and path.exists()
     return read_profile(path, network, machine) if shipped else None
 
 

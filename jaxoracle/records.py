@@ -14,7 +14,6 @@ import functools
 from typing import Any, TypeAlias, dataclass_transform
 
 import jax
-import numpy as np
 
 Scalar: TypeAlias = Any  # a float, or an array or tracer of shape ()
 PerLayer: TypeAlias = Any  # shape [layer]
@@ -350,8 +349,3 @@ class Terms:
     imbalance: Scalar
     pes_over_limit: Scalar
     structural_limit: Scalar
-
-
-def layer_count(layers: Layers) -> int:
-    """Number of entries, padding included."""
-    return int(np.shape(layers.weight_items)[-1])

@@ -335,6 +335,15 @@ def test_shipped_profiles_sum_to_the_published_times(name):
     assert find_profile(find_dnn(name), find_system("summit")) is None
 
 
+def test_a_user_s_file_does_not_inherit_a_measured_time_by_its_name(tmp_path):
+    """Its figures may be others: with a shipped profile a changed peak would change nothing."""
+    mine = find_system(system_file(tmp_path, ABCI.replace('"15.7 TFLOP/s"', '"1 TFLOP/s"')))
+    assert mine.name == "abci"
+    assert find_profile(find_dnn("resnet50"), mine) is None
+    named = network_file(tmp_path, TINY.replace('"tiny"', '"vgg16"'))
+    assert find_profile(find_dnn(named), find_system("abci")) is None
+
+
 def test_a_profile_by_layer_is_read_from_a_file(tmp_path):
     layers = find_dnn(network_file(tmp_path, TINY))
     path = tmp_path / "times.toml"

@@ -200,6 +200,13 @@ def test_provenance_names_versions_sources_and_profile_and_no_time_or_host(small
     assert os.uname().nodename not in str(attrs)
 
 
+def test_an_axis_on_the_device_is_not_dead_where_a_profile_is_shipped():
+    moved = jaxoracle.sweep(changed(axes={"device.peak": ["1 TFLOP/s", "10 TFLOP/s"]}))
+    times = moved.forward.sel(strategy="data", samples_per_pe=64, pes=1)
+    assert (times.isel({"device.peak": 0}) > times.isel({"device.peak": 1})).all()
+    assert moved.attrs["profile of alexnet on abci"] == "none: roofline"
+
+
 def test_two_systems_are_a_dim_and_one_is_a_label():
     both = jaxoracle.sweep(SMALL | {"system": ["abci", "dgx-a100"]})
     assert both.iteration_time.sizes["system"] == 2

@@ -46,6 +46,8 @@ JOB_FIELDS = {
 }
 ZERO_ALLOWED = ("optimizer_copies", "hierarchical", "latency", "layer_overhead", "price")
 MOST = {"efficiency": 1.0, "hierarchical": 1.0, "reuse": 1.0, "pes": MOST_PES, "group": MOST_PES, "segments": MOST_PES}
+#: figures of a device that a measured time holds for
+MEASURED_WITH = tuple(f"device.{key}" for key in ("peak", "memory_bandwidth", "layer_overhead", "efficiency"))
 SEQUENCES = ("powers_of_two", "geomspace", "linspace", "range")
 MOST_VALUES = 10_000_000
 TOP_KEYS = ("name", "dnn", "system", "strategy", "profile", "precision", "job", "axes")
@@ -125,7 +127,7 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> Sweep:
             name=_store_name(top, default_name),
             networks=networks,
             machines=machines,
-            profiles=_profiles(top, networks, machines),
+            profiles=_profiles(top, networks, machines, axes),
             strategies=_strategies(top),
             axes=axes,
             fixed=fixed,
@@ -171,12 +173,17 @@ def _strategies(top: Table) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _profiles(top: Table, networks: tuple[Network, ...], machines: tuple[Machine, ...]) -> dict[Any, Measured]:
+def _profiles(
+    top: Table, networks: tuple[Network, ...], machines: tuple[Machine, ...], axes: tuple[Axis, ...]
+) -> dict[Any, Measured]:
+    """Shipped profiles; none where the sweep moves a figure of the device that they were measured on."""
     choice = top.raw("profile", "shipped")
     if choice not in ("shipped", "none"):
         fail(f"{top.place('profile')} must be 'shipped' or 'none'; got {choice!r}.")
+    moved = any(axis.name in MEASURED_WITH for axis in axes)
+    spec = None if choice == "shipped" and not moved else "none"
     pairs = [(i, j) for i in range(len(networks)) for j in range(len(machines))]
-    found = {(i, j): find_profile(networks[i], machines[j], None if choice == "shipped" else "none") for i, j in pairs}
+    found = {(i, j): find_profile(networks[i], machines[j], spec) for i, j in pairs}
     return {pair: measured for pair, measured in found.items() if measured is not None}
 
 
