@@ -40,6 +40,7 @@ LEVELS = {
     "answers": 9,
     "explain": 10,
     "cli": 11,
+    "__main__": 12,
 }
 PURE = [name for name in MODULES if LEVELS.get(name.split(".")[0], 99) <= 4]
 PURE_THIRD_PARTY = {

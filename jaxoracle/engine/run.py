@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,8 +34,8 @@ STORED_TOTALS = ("iteration_time", "epoch_time", "memory", "feasible", "limit", 
 SMALL = 256 * 10**6
 #: points whose totals are all formed in memory on opening
 MOST_FORMED = 25_000_000
-#: no sweep's terms are larger in memory [byte]
-MOST_BYTES = 8 * 10**9
+#: no sweep's terms are larger [byte]; as much again is needed to put strategies together
+MOST_BYTES = 4 * 10**9
 
 #: the program of `serial_time`, beside the strategies'
 SERIAL = "serial reference"
@@ -92,9 +93,11 @@ def _evaluate(sweep: Sweep, inputs: Inputs, progress: Progress) -> dict[str, Eva
     total = len(names)
     waiting: dict[str, tuple[Program, Future[list[np.ndarray]]]] = {}
     with ThreadPoolExecutor(2) as pool:
+        size = 0.0
         for name in names:
             program = _program(name, inputs)
-            _check_size(program, name, inputs)
+            size += program.cells * sweep.precision / 8
+            _check_size(size)
             waiting[name] = program, pool.submit(_compile_and_run, program, sweep.precision)
         results = {}
         for done, (name, (program, future)) in enumerate(waiting.items(), 1):
@@ -114,22 +117,24 @@ def _compile_and_run(program: Program, precision: int) -> list[np.ndarray]:
         return program.evaluate()
 
 
-def _check_size(program: Program, name: str, inputs: Inputs) -> None:
-    size = program.cells * inputs.sweep.precision / 8
+def _check_size(size: float) -> None:
     if size > MOST_BYTES:
         fail(
-            f"the terms of strategy {name!r} must fit {show(MOST_BYTES, 'B')} of memory; they take {show(size, 'B')}. "
-            "Give the axes fewer values."
+            f"the terms of a sweep must fit {show(MOST_BYTES, 'B')} of memory; they take {show(size, 'B')} or more. "
+            "Give the axes fewer values, or name fewer strategies."
         )
 
 
 def _merged(sweep: Sweep, inputs: Inputs, results: dict[str, Evaluated]) -> dict[str, xr.Variable]:
     """Each term over strategies: the union of their dims."""
-    merged = {}
+    merged: dict[str, xr.Variable] = {}
+    total = 0.0
     for index, name in enumerate(TERMS):
         union = {dim for strategy in sweep.strategies for dim in results[strategy].dims[index]}
         dims = tuple(dim for dim in inputs.order if dim in union)
         shape = tuple(inputs.sizes[dim] for dim in dims)
+        total += len(sweep.strategies) * math.prod(shape) * sweep.precision / 8
+        _check_size(total)
         dtype = np.int8 if name in FLAGS else results[sweep.strategies[0]].arrays[index].dtype
         values = np.empty((len(sweep.strategies), *shape), dtype)
         for position, strategy in enumerate(sweep.strategies):

@@ -1,0 +1,5 @@
+"""`python -m jaxoracle`."""
+
+from jaxoracle.cli import main
+
+main(prog_name="jaxoracle")
