@@ -13,7 +13,9 @@ from jaxoracle.dnns.unet3d import unet3d
 from jaxoracle.dnns.vgg import vgg
 from jaxoracle.layers import Builder
 
-IMAGENET, COSMOFLOW, UNET3D = 1_281_167, 1584, 77
+IMAGENET = 1_281_167  # training images of ILSVRC 2012
+COSMOFLOW = 1584  # samples of the published CosmoFlow runs (ParaDL's layer files)
+UNET3D = 77  # annotated slices of arXiv 1606.06650
 
 
 @dataclasses.dataclass(frozen=True)
