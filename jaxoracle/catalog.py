@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxoracle.dnns import COSMOFLOW, DNNS, IMAGENET
-from jaxoracle.errors import OracleError, fail, unknown
+from jaxoracle.errors import OracleError, brief, fail, unknown
 from jaxoracle.layers import Builder
 from jaxoracle.readers.published import read_published
 from jaxoracle.readers.table import Table, read_toml
@@ -124,10 +124,10 @@ def parse_extent(text: object, dims: int, where: str) -> tuple[int, ...]:
       OracleError: it is neither one whole number nor one per extent.
     """
     if not re.fullmatch(r"[1-9]\d{0,8}(x[1-9]\d{0,8})*", str(text)):
-        fail(f"{where} must be an input size such as 256 or 256x256; got {text!r}.")
+        fail(f"{where} must be an input size such as 256 or 256x256; got {brief(text)}.")
     values = tuple(int(n) for n in str(text).split("x"))
     if len(values) not in (1, dims):
-        fail(f"{where} must be one number or {dims} of them; got {text!r}.")
+        fail(f"{where} must be one number or {dims} of them; got {brief(text)}.")
     return values * dims if len(values) == 1 else values
 
 
@@ -147,7 +147,7 @@ def find_dnn(spec: str, input_size: str | None = None, *, folder: Path | None = 
       OracleError: unknown name, bad file, or an input size that does not fit.
     """
     if not isinstance(spec, str) or not spec:
-        fail(f"a network must be a name or the path of a TOML file; got {spec!r}.")
+        fail(f"a network must be a name or the path of a TOML file; got {brief(spec)}.")
     if _is_path(spec, ".toml"):
         if input_size is not None:
             fail(f"{spec}: an input size is for named networks; a file says its own input.")
@@ -158,7 +158,7 @@ def find_dnn(spec: str, input_size: str | None = None, *, folder: Path | None = 
     size = written or input_size
     if name in published_names():
         if size is not None:
-            fail(f"{name}: the published layer files have one input size; got {size!r}. Leave it out.")
+            fail(f"{name}: the published layer files have one input size; got {brief(size)}. Leave it out.")
         return _published(name)
     if name not in DNNS:
         unknown("network", name, dnn_names())
@@ -201,7 +201,7 @@ def find_system(spec: str, *, folder: Path | None = None) -> Machine:
       OracleError: unknown name or bad file.
     """
     if not isinstance(spec, str) or not spec:
-        fail(f"a system must be a name or the path of a TOML file; got {spec!r}.")
+        fail(f"a system must be a name or the path of a TOML file; got {brief(spec)}.")
     if _is_path(spec, ".toml"):
         return read_system((folder or Path()) / spec)
     if spec not in system_names():
@@ -255,7 +255,7 @@ def _read_level(values: Any, where: str) -> tuple[str, dict[str, float]]:
     table = Table(values, where, ("level", *LEVEL))
     name = table.text("level")
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
-        fail(f"{table.place('level')} must be letters, digits, - and _; got {name!r}.")
+        fail(f"{table.place('level')} must be letters, digits, - and _; got {brief(name)}.")
     return name, {
         "capacity": table.number("capacity", whole=True),
         "alpha": table.quantity("latency", "time", positive=False),
@@ -298,7 +298,7 @@ def read_profile(path: Path, network: Network, machine: Machine) -> Measured:
     top = Table(read_toml(path, "profile"), str(path), keys)
     for key, name in (("dnn", network.name), ("system", machine.name)):
         if top.text(key) != name:
-            fail(f"{top.place(key)} must be {name!r}, what is projected; got {top.text(key)!r}.")
+            fail(f"{top.place(key)} must be {brief(name)}, what is projected; got {top.text(key)!r}.")
     layers = network.layers
     if "total" in top:
         if "forward" in top or "backward" in top:

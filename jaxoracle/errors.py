@@ -14,6 +14,15 @@ class OracleError(ValueError):
     """
 
 
+def brief(value: object) -> str:
+    """What was given, quoted, short enough for one line."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
+
+
 def known(names: Iterable[str]) -> str:
     """Legal names, sorted, for the end of a message."""
     return ", ".join(sorted(names))
@@ -27,11 +36,11 @@ def unknown(kind: str, given: object, names: Iterable[str], where: str = "") -> 
     """
     legal = sorted(names)
     lower = {name.lower(): name for name in legal}
-    text = str(given).lower()
+    text = brief(given).strip("'").lower()
     near = difflib.get_close_matches(text, lower, n=1) or [name for name in lower if text and name.startswith(text)]
     hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
     place = f"{where}: " if where else ""
-    message = f"{place}unknown {kind} {given!r}.{hint} Known: {known(legal)}."
+    message = f"{place}unknown {kind} {brief(given)}.{hint} Known: {known(legal)}."
     raise OracleError(message)
 
 

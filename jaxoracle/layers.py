@@ -12,11 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxoracle.errors import fail
+from jaxoracle.errors import brief, fail
 from jaxoracle.records import ACTIVATION, CONVOLUTION, DENSE, ELEMENTWISE, NORM, PADDING, POOL, Layers
 
 Extent = tuple[int, int, int]
 
+#: how many parts of concatenations are kept apart, over all layers
+MOST_ENTRIES = 2_000_000
 #: no tensor of a sample is larger; guards against hostile shapes
 MOST_ITEMS = 1e15
 
@@ -62,7 +64,7 @@ def _each(value: int | Sequence[int], dims: int, what: str, where: str, least: i
     values = (value,) * dims if isinstance(value, int) else tuple(value)
     if len(values) != dims or any(isinstance(v, bool) or not isinstance(v, int) or v < least for v in values):
         several = f", or a list of {dims}" if dims > 1 else ""
-        fail(f"{where}: {what} must be a whole number of {least} or more{several}; got {value!r}.")
+        fail(f"{where}: {what} must be a whole number of {least} or more{several}; got {brief(value)}.")
     return values
 
 
@@ -318,6 +320,7 @@ def _owned(rows: Sequence[Row], depth: Sequence[int]) -> tuple[list[dict[int, fl
     """
     owned: list[dict[int, float]] = []
     passed_over: set[int] = set()
+    entries = 0
     for index, row in enumerate(rows):
         if row.weighted:
             owned.append({index: float(row.output.items)})
@@ -334,6 +337,9 @@ def _owned(rows: Sequence[Row], depth: Sequence[int]) -> tuple[list[dict[int, fl
                 for owner, items in part.items():
                     merged[owner] = merged.get(owner, 0.0) + items * after / before
         owned.append(merged)
+        entries += len(merged)
+        if entries > MOST_ENTRIES:
+            fail(f"{row.name}: concatenations join too many layers; at most {MOST_ENTRIES:,} in all are kept apart.")
     return owned, passed_over
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxoracle.catalog import Network
-from jaxoracle.errors import OracleError, fail, unknown
+from jaxoracle.errors import OracleError, brief, fail, unknown
 from jaxoracle.records import CONVOLUTION
 from jaxoracle.units import number
 
@@ -60,13 +60,13 @@ def _mask(network: Network, choice: Any, where: str, folder: Path | None) -> np.
     if choice == "convolutions":
         return np.where(np.asarray(network.layers.kind) == CONVOLUTION, 1.0, 0.0)
     if not isinstance(choice, str) or not choice:
-        fail(f"{where} must be 'weighted', 'convolutions' or the path of a file; got {choice!r}.")
+        fail(f"{where} must be 'weighted', 'convolutions' or the path of a file; got {brief(choice)}.")
     path = (folder or Path()) / choice
     try:
         lines = [line.split("#")[0].strip() for line in path.read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "no text"
-        message = f"{where} must be 'weighted', 'convolutions' or a readable file; got {choice!r}: {reason}."
+        message = f"{where} must be 'weighted', 'convolutions' or a readable file; got {brief(choice)}: {reason}."
         raise OracleError(message) from None
     return _mask_from_lines([line for line in lines if line], network, str(path))
 
@@ -94,7 +94,7 @@ def _factors(choice: Any, where: str) -> tuple[float, float, float]:
     except (TypeError, ValueError):
         values, exact = [], False
     if not 1 <= len(values) <= 3 or not exact or any(v < 1 or v > 10**9 for v in values):
-        fail(f"{where} must be one to three factors such as 2x2; got {choice!r}.")
+        fail(f"{where} must be one to three factors such as 2x2; got {brief(choice)}.")
     first, second, third = [*values, 1, 1][:3]
     return float(first), float(second), float(third)
 
@@ -110,5 +110,5 @@ def read_number(text: str | None, where: str, **rules: Any) -> float | None:
     try:
         value = int(text) if text.strip().isdigit() else float(text)
     except ValueError:
-        fail(f"{where} must be a number without a unit; got {text!r}.")
+        fail(f"{where} must be a number without a unit; got {brief(text)}.")
     return number(value, where, **rules)

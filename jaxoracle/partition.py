@@ -5,6 +5,9 @@ Stages are data: they depend on the network, its profile and the number of stage
 
 from __future__ import annotations
 
+import bisect
+import itertools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,41 +17,44 @@ Array = NDArray[np.float64]
 TOLERANCE = 1e-9
 
 
-def _greedy(prefix: Array, stages: int, most: float) -> list[int] | None:
+def _greedy(prefix: list[float], stages: int, most: float) -> list[int] | None:
     """Starts of stages from the last to the first, each as early as `most` allows; None if it takes more stages."""
     end, starts = len(prefix) - 1, []
-    for remaining in range(stages - 1, -1, -1):
-        earliest = int(np.searchsorted(prefix, prefix[end] - most, side="left"))
-        start = max(earliest, remaining)
+    for remaining in range(stages - 1, 0, -1):
+        start = max(bisect.bisect_left(prefix, prefix[end] - most, 0, end), remaining)
         if start >= end:
             return None
-        starts.append(start if remaining else 0)
-        if not remaining and start > 0:
-            return None
+        starts.append(start)
         end = start
-    return starts
+    return starts if prefix[end] - prefix[0] <= most else None
+
+
+def _largest(prefix: list[float], starts: list[int]) -> float:
+    """The largest stage."""
+    bounds = [len(prefix) - 1, *starts, 0]
+    return max(prefix[end] - prefix[start] for end, start in itertools.pairwise(bounds))
 
 
 def balanced_stages(cost: Array, stages: int) -> Array:
     """Stage of each layer, contiguous, minimising the largest Σ cost; shape [layer], counted from 0.
 
     Ties: the last stage starts as early as possible, then the one before. With more stages than layers each layer is
-    its own stage. Costs that differ by `TOLERANCE` relative are equal.
+    its own stage. Costs that differ by `TOLERANCE` relative are equal. The minimum is found by halving between what is
+    reached and what is too little.
     """
     layers = len(cost)
     stages = max(1, min(int(stages), layers))
-    prefix = np.concatenate([[0.0], np.cumsum(np.asarray(cost, float))])
-    candidates = np.unique((prefix[None, 1:] - prefix[:-1, None])[np.triu_indices(layers)])
-    slack = 1 + TOLERANCE
-    low, high = 0, len(candidates) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if _greedy(prefix, stages, candidates[middle] * slack) is None:
-            low = middle + 1
+    prefix = [0.0, *np.cumsum(np.asarray(cost, float)).tolist()]
+    reached, too_little = prefix[-1], 0.0
+    while reached - too_little > TOLERANCE / 1000 * reached:
+        middle = (reached + too_little) / 2
+        starts = _greedy(prefix, stages, middle)
+        if starts is None:
+            too_little = middle
         else:
-            high = middle
-    starts = _greedy(prefix, stages, candidates[low] * slack)
-    assert starts is not None, "the sum of all layers always fits"
+            reached = min(middle, _largest(prefix, starts))
+    starts = _greedy(prefix, stages, reached * (1 + TOLERANCE))
+    assert starts is not None, "what was reached once is reached again"
     owner = np.zeros(layers)
-    owner[[s for s in starts if s > 0]] = 1.0
+    owner[starts] = 1.0
     return np.cumsum(owner)

@@ -10,7 +10,7 @@ import math
 import re
 from types import MappingProxyType
 
-from jaxoracle.errors import fail
+from jaxoracle.errors import brief, fail
 
 _DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
@@ -67,7 +67,7 @@ def parse(text: object, kind: str, where: str) -> float:
     """
     _, factors, example = KINDS[kind]
     if isinstance(text, bool) or not isinstance(text, str):
-        fail(f"{where} must be a quantity with its unit such as {example!r}; got {text!r}. Write the unit.")
+        fail(f"{where} must be a quantity with its unit such as {example!r}; got {brief(text)}. Write the unit.")
     halve = 1.0
     bare = text.strip()
     if kind == "bandwidth" and (direction := _DIRECTION.search(bare)):
@@ -75,14 +75,14 @@ def parse(text: object, kind: str, where: str) -> float:
         bare = bare[: direction.start()]
     match = _NUMBER.match(bare)
     if match is None:
-        fail(f"{where} must be a quantity with its unit such as {example!r}; got {text!r}.")
+        fail(f"{where} must be a quantity with its unit such as {example!r}; got {brief(text)}.")
     unit = re.sub(r"\s*/\s*", "/", match[2])
     if unit not in factors:
         what = f"unit {unit!r} is no {kind}" if unit else "the unit is missing"
-        fail(f"{where} must be a {kind} such as {example!r}; got {text!r}: {what}.")
+        fail(f"{where} must be a {kind} such as {example!r}; got {brief(text)}: {what}.")
     value = float(match[1]) * factors[unit] * halve
     if not math.isfinite(value):
-        fail(f"{where} must be finite; got {text!r}.")
+        fail(f"{where} must be finite; got {brief(text)}.")
     return value
 
 
@@ -95,15 +95,18 @@ def number(
       OracleError: it is no number, not finite, out of range, or not whole where it must be.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        fail(f"{where} must be a number; got {value!r}.")
-    result = float(value)
+        fail(f"{where} must be a number; got {brief(value)}.")
+    try:
+        result = float(value)
+    except OverflowError:
+        result = math.inf
     sign = "positive" if positive else "zero or positive"
     if not math.isfinite(result) or result < 0 or (positive and result == 0):
-        fail(f"{where} must be finite and {sign}; got {value!r}.")
+        fail(f"{where} must be finite and {sign}; got {brief(value)}.")
     if whole and result != int(result):
-        fail(f"{where} must be a whole number; got {value!r}.")
+        fail(f"{where} must be a whole number; got {brief(value)}.")
     if result > maximum:
-        fail(f"{where} must be at most {maximum:g}; got {value!r}.")
+        fail(f"{where} must be at most {maximum:g}; got {brief(value)}.")
     return result
 
 

@@ -41,6 +41,14 @@ def test_more_stages_than_layers_gives_each_layer_its_own():
     assert balanced_stages(np.ones(3), 8).tolist() == [0, 1, 2]
 
 
+def test_a_long_network_is_cut_without_looking_at_every_pair_of_layers():
+    cost = np.random.default_rng(0).random(50_000)
+    found = balanced_stages(cost, 64)
+    loads = np.bincount(found.astype(int), weights=cost)
+    assert len(loads) == 64
+    assert loads.max() <= cost.sum() / 64 + cost.max()
+
+
 def test_published_cuts_are_found_but_for_eight_exact_ties():
     times, different, seen = layer_times(), set(), set()
     for row in rows("golden_table3.csv"):

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from jaxoracle.catalog import DEVICE, LEVEL, Machine, Measured, Network, find_dnn, find_profile, find_system
-from jaxoracle.errors import fail, known, unknown
+from jaxoracle.errors import brief, fail, known, unknown
 from jaxoracle.options import MOST_PES, OPTIMIZERS, Splitting, read_splitting
 from jaxoracle.readers.table import Table, read_toml
 from jaxoracle.schema import quantity_kind
@@ -121,7 +121,7 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> Sweep:
         _check_moved_once([axis.name for axis in axes], machine, f"{where}: axes")
     precision = top.raw("precision", 32)
     if isinstance(precision, bool) or precision not in (32, 64):
-        fail(f"{top.place('precision')} must be 32 or 64; got {precision!r}.")
+        fail(f"{top.place('precision')} must be 32 or 64; got {brief(precision)}.")
     return _digested(
         Sweep(
             name=_store_name(top, default_name),
@@ -144,7 +144,7 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> Sweep:
 def _store_name(top: Table, default: str) -> str:
     name: str = top.text("name", default)
     if "/" in name or "\\" in name or name in (".", ".."):
-        fail(f"{top.place('name')} must be a plain name; got {name!r}.")
+        fail(f"{top.place('name')} must be a plain name; got {brief(name)}.")
     return name
 
 
@@ -152,7 +152,7 @@ def _names(top: Table, key: str) -> list[str]:
     given = top.raw(key)
     names = given if isinstance(given, list) else [given]
     if not names or any(not isinstance(name, str) for name in names):
-        fail(f"{top.place(key)} must be a name or a list of names; got {given!r}.")
+        fail(f"{top.place(key)} must be a name or a list of names; got {brief(given)}.")
     return names
 
 
@@ -179,7 +179,7 @@ def _profiles(
     """Shipped profiles; none where the sweep moves a figure of the device that they were measured on."""
     choice = top.raw("profile", "shipped")
     if choice not in ("shipped", "none"):
-        fail(f"{top.place('profile')} must be 'shipped' or 'none'; got {choice!r}.")
+        fail(f"{top.place('profile')} must be 'shipped' or 'none'; got {brief(choice)}.")
     moved = any(axis.name in MEASURED_WITH for axis in axes)
     spec = None if choice == "shipped" and not moved else "none"
     pairs = [(i, j) for i in range(len(networks)) for j in range(len(machines))]
@@ -272,7 +272,7 @@ def _sequence(name: str, given: Any, where: str) -> list[float]:
             fail(f"{where} must have at least one value; got none.")
         return [value_of(name, value, where) for value in given]
     if not isinstance(given, Mapping):
-        fail(f"{where} must be a list, or one of {known(SEQUENCES)}; got {given!r}. Write [{given!r}] for one value.")
+        fail(f"{where} must be a list (for one value too), or one of {known(SEQUENCES)}; got {brief(given)}.")
     table = Table(given, where, (*SEQUENCES, "num"))
     kinds = [kind for kind in SEQUENCES if kind in table]
     if len(kinds) != 1:
@@ -282,7 +282,7 @@ def _sequence(name: str, given: Any, where: str) -> list[float]:
     count = 3 if kind == "range" else 2
     if not isinstance(ends, list) or len(ends) != count:
         parts = "start, stop and step" if count == 3 else "start and stop"
-        fail(f"{where}: {kind} must be a list of {parts}; got {ends!r}.")
+        fail(f"{where}: {kind} must be a list of {parts}; got {brief(ends)}.")
     bounds = [value_of(name, end, where) for end in ends]
     if kind in ("geomspace", "linspace"):
         num = int(table.number("num", whole=True, maximum=MOST_VALUES))
@@ -309,6 +309,8 @@ def _rising(bounds: list[float], kind: str, where: str) -> list[float]:
 def _stepped(kind: str, bounds: list[float], where: str) -> list[float]:
     start, stop = _rising(bounds[:2], kind, where)
     if kind == "range":
+        if bounds[2] <= 0:
+            fail(f"{where}: the step of a range must be positive; got {bounds[2]:g}.")
         count = math.floor((stop - start) / bounds[2] * (1 + 1e-12)) + 1
         if count > MOST_VALUES:
             fail(f"{where}: range must have at most {MOST_VALUES} values; got {count}.")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxoracle.errors import fail, known, unknown
+from jaxoracle.errors import brief, fail, known, unknown
 from jaxoracle.units import number, parse
 
 _MISSING = object()
@@ -28,7 +28,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         fail(f"{path} must be a readable {what}: {error.strerror or error}.")
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, absurd numbers, deep nesting
         fail(f"{path} must be a {what} in TOML: {str(error).splitlines()[0]}.")
 
 
@@ -37,7 +37,7 @@ class Table:
 
     def __init__(self, values: Any, where: str, legal: Iterable[str]) -> None:
         if not isinstance(values, Mapping):
-            fail(f"{where} must be a table with keys {known(legal)}; got {values!r}.")
+            fail(f"{where} must be a table with keys {known(legal)}; got {brief(values)}.")
         self.values, self.where = values, where
         for key in values:
             if key not in set(legal):
@@ -62,14 +62,14 @@ class Table:
         """A string that is not empty."""
         value = self.raw(key, default)
         if value is not default and (not isinstance(value, str) or not value.strip()):
-            fail(f"{self.place(key)} must be a text; got {value!r}.")
+            fail(f"{self.place(key)} must be a text; got {brief(value)}.")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""
         value = self.raw(key, default)
         if not isinstance(value, bool):
-            fail(f"{self.place(key)} must be true or false; got {value!r}.")
+            fail(f"{self.place(key)} must be true or false; got {brief(value)}.")
         return value
 
     def quantity(self, key: str, kind: str, *, positive: bool = True) -> float:

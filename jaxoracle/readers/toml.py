@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jaxoracle.errors import OracleError, fail, unknown
+from jaxoracle.errors import OracleError, brief, fail, unknown
 from jaxoracle.layers import Builder, Tensor
 from jaxoracle.readers.table import Table, read_toml
 
@@ -39,7 +39,7 @@ def _sizes(table: Table, key: str, default: Any) -> Any:
     value = table.raw(key, default)
     listed = value if isinstance(value, list) else [value]
     if value is not default and any(isinstance(v, bool) or not isinstance(v, int) for v in listed):
-        fail(f"{table.place(key)} must be a whole number, or a list of one per extent; got {value!r}.")
+        fail(f"{table.place(key)} must be a whole number, or a list of one per extent; got {brief(value)}.")
     return value
 
 
@@ -126,7 +126,7 @@ def _inputs(entry: Table, last: Tensor, named: dict[str, Tensor], several: bool)
         if not isinstance(name, str) or name not in named:
             unknown("layer", name, named, entry.place("from"))
     if not names or (len(names) > 1 and not several):
-        fail(f"{entry.place('from')} must name {'layers' if several else 'one layer'}; got {given!r}.")
+        fail(f"{entry.place('from')} must name {'layers' if several else 'one layer'}; got {brief(given)}.")
     return [named[name] for name in names]
 
 
@@ -143,7 +143,9 @@ def read_network(path: Path) -> NetworkFile:
         or not 1 <= len(shape) <= 4
         or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape)
     ):
-        fail(f"{top.place('input')} must be channels and up to three extents such as [3, 224, 224]; got {shape!r}.")
+        fail(
+            f"{top.place('input')} must be channels and up to three extents such as [3, 224, 224]; got {brief(shape)}."
+        )
     entries = top.raw("layer")
     if not isinstance(entries, list) or not 0 < len(entries) <= MOST_LAYERS:
         fail(f"{path}: layer must be a list of 1 to {MOST_LAYERS} [[layer]] tables.")
@@ -174,7 +176,7 @@ def _add(net: Builder, values: Any, where: str, last: Tensor, named: dict[str, T
     entry = Table(values, where, ("kind", "name", "from", *kind.keys))
     name = entry.text("name", None)
     if name in named:
-        fail(f"{entry.place('name')} must be new; {name!r} is there already.")
+        fail(f"{entry.place('name')} must be new; {brief(name)} is there already.")
     inputs = _inputs(entry, last, named, kind.several)
     try:
         output = kind.add(net, inputs, entry, name)
