@@ -165,10 +165,15 @@ def _structural_reason(code: str, strategy: str, question: Question, job: Job, f
         "capacity": f"{question.machine.name} holds {question.machine.system.capacity[-1]:g} PEs",
         "group": f"p2 = {group:g} does not divide p = {float(job.pes):g}",
         "split": f"the split factors must multiply to {group:g}",
-        "pes": f"{kind.bound}: {split_over:g} PEs, at most {split_over / over if over else 0:g}",
+        "pes": f"{kind.bound}: {split_over:g} PEs, at most {split_over / over if over else 0:g}{_hint(strategy, job)}",
         "mini_batch": f"fewer samples ({batch:g}) than replicas ({float(job.pes) / group:g})",
         "segments": f"more segments than samples of a replica ({batch * group / float(job.pes):g})",
     }[code]
+
+
+def _hint(strategy: str, job: Job) -> str:
+    """What else could be tried."""
+    return " (one extent; --split divides several)" if "spatial" in strategy and job.split is None else ""
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -123,10 +124,12 @@ _QUESTION = [
     click.option("--mini-batch", help="Samples per iteration, B (strong scaling)."),
     click.option("--group", help="PEs that split one replica in a hybrid, p2; all: the best. Default: one node."),
     click.option("--profile", help="Measured times: a TOML file, or none for the roofline. Default: shipped ones."),
-    click.option("--dataset-size", help="Samples of an epoch. Default: the network's data set."),
+    click.option("--dataset-size", help="Samples of an epoch. Default: the network's data set, else ImageNet's."),
     click.option("--segments", help="Pipeline segments. Default: as many as stages."),
-    click.option("--split-layers", help="Layers to split: weighted, convolutions, or a file. Default: by strategy."),
-    click.option("--split", help="Factors by which spatial splits extents, such as 2x2."),
+    click.option(
+        "--split-layers", help="Layers to split: weighted, convolutions, or a file with a name, or 0 or 1, a line."
+    ),
+    click.option("--split", help="Factors by which spatial splits extents, such as 2x2. Default: the first only."),
     click.option("--optimizer", default="sgd", show_default=True, help="sgd, momentum or adam."),
     click.option("--bytes-per-item", default="4", show_default=True, help="Bytes of a number."),
     click.option("--reuse", default="1", show_default=True, help="Part of the activation memory bound held at a time."),
@@ -144,7 +147,13 @@ def _asks(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def _compile_quickly() -> None:
+    """One answer takes longer to compile than to compute: fewer passes, unless the user has set XLA's flags."""
+    os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
+
 def _question(dnn: str, system: str, options: dict[str, Any]) -> Question:
+    _compile_quickly()
     from jaxoracle.answers import Question, read_job
     from jaxoracle.catalog import find_dnn, find_profile, find_system
     from jaxoracle.engine.run import cache_programs
@@ -157,7 +166,7 @@ def _question(dnn: str, system: str, options: dict[str, Any]) -> Question:
         unknown("optimizer", options["optimizer"], OPTIMIZERS)
     if options["precision"] not in ("32", "64"):
         fail(f"--precision must be 32 or 64; got {options['precision']!r}.")
-    splitting = read_splitting((network,), options["split_layers"], options["split"], "option")
+    splitting = read_splitting((network,), options["split_layers"], options["split"], ("--split-layers", "--split"))
     largest, all_groups = options["samples_per_pe"] == "max", options["group"] == "all"
     if largest and options["mini_batch"] is not None:
         fail("--samples-per-pe max looks for a batch, --mini-batch gives one. Give one of them.")
@@ -185,7 +194,7 @@ def _question(dnn: str, system: str, options: dict[str, Any]) -> Question:
     return Question(network, machine, measured, job, largest, all_groups, int(options["precision"]))
 
 
-@main.command()
+@main.command(short_help="Rank strategies by epoch time.")
 @_asks
 @click.option("--strategy", "strategies", multiple=True, help="A strategy; may be given again. Default: all.")
 def project(dnn: str, system: str, strategies: tuple[str, ...], as_json: bool, **options: Any) -> None:
@@ -208,7 +217,7 @@ def project(dnn: str, system: str, strategies: tuple[str, ...], as_json: bool, *
     click.echo(table(rows))
 
 
-@main.command()
+@main.command(short_help="Every term of one projection.")
 @_asks
 @click.option("--strategy", required=True, help="The strategy.")
 def explain(dnn: str, system: str, strategy: str, as_json: bool, **options: Any) -> None:

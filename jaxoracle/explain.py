@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import textwrap
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxoracle.answers import Question
+from jaxoracle import interconnect
+from jaxoracle.answers import Question, group_of, reason
 from jaxoracle.catalog import DEVICE, LEVEL, Machine
 from jaxoracle.engine.grid import natural_dims
 from jaxoracle.engine.run import precise
-from jaxoracle.oracle import completed, terms
-from jaxoracle.price import event_seconds
-from jaxoracle.records import COMPUTATIONS, MEMORIES, TIMES, Event, Job, Layers, Profile, System
+from jaxoracle.oracle import completed
+from jaxoracle.price import event_seconds, price
+from jaxoracle.records import BOTTLENECKS, COMPUTATIONS, LIMITS, MEMORIES, TIMES, Event, Job, Layers, Profile, System
 from jaxoracle.strategies import STRATEGIES
 from jaxoracle.units import show
 
 Arguments = tuple[Layers, Job, System, Profile | None]
 EXPLAINED = (*TIMES, *MEMORIES)
 
+ROOFLINE = {
+    "forward": "roofline: FW_l = overhead + max(FLOP/(peak efficiency), bytes/bandwidth)",
+    "backward": "roofline: BW_l = overhead + max(FLOP/(peak efficiency), bytes/bandwidth)",
+    "weight_update": "roofline: WU_l = overhead + (3 + optimizer_copies) delta |w_l|/bandwidth",
+}
 MEMORY_FORMULAS = {
-    "weights": "delta sum |w_l|",
-    "gradients": "delta sum |w_l|",
-    "optimizer": "optimizer_copies delta sum |w_l|",
-    "activations": "reuse delta sum samples (|x_l|+|y_l|)",
-    "activation_gradients": "reuse delta sum samples (|x_l|+|y_l|)",
+    "weights": "delta sum of |w_l|, or of its part, as above",
+    "gradients": "as weights",
+    "optimizer": "optimizer_copies times weights",
+    "activations": "reuse delta sum of samples (|x_l|+|y_l|) as above",
+    "activation_gradients": "as activations",
 }
 
 
@@ -59,7 +66,9 @@ def depends(strategy: str, machine: Machine, arguments: Arguments) -> dict[str, 
     names = _names(machine, arguments)
 
     def program(*flat: Any) -> list[Any]:
-        found = terms(strategy, *jax.tree.unflatten(structure, flat))
+        layers, job, system, profile = jax.tree.unflatten(structure, flat)
+        plan = STRATEGIES[strategy].plan(layers, job)
+        found = price(plan, layers, job, system, profile, masked=False)
         return [getattr(found, name) for name in EXPLAINED]
 
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
@@ -84,22 +93,34 @@ def depends(strategy: str, machine: Machine, arguments: Arguments) -> dict[str, 
 def _priced(strategy: str, arguments: Arguments) -> tuple[tuple[Event, ...], list[Any]]:
     layers, job, system, _ = arguments
     events = STRATEGIES[strategy].traffic(layers, job)
-    return events, [event_seconds(event, system) for event in events]
+    figures = [
+        (
+            event_seconds(event, system),
+            interconnect.alpha(system, event.span),
+            1 / interconnect.beta(system, event.span),
+            interconnect.contention(system, event.span, event.rings),
+        )
+        for event in events
+    ]
+    return events, figures
 
 
 def _events(strategy: str, arguments: Arguments) -> list[dict[str, Any]]:
-    found, seconds = _priced(strategy, arguments)
+    found, figures = _priced(strategy, arguments)
     return [
         {
             "operation": event.operation,
             "component": event.component,
             "phase": event.phase,
             **{name: float(getattr(event, name)) for name in ("messages", "volume", "group", "span", "rings")},
+            "alpha": float(alpha),
+            "bandwidth": float(bandwidth),
+            "phi": float(phi),
             "startup_time": float(cost.startup),
             "transfer_time": float(cost.transfer),
             "congestion_time": float(cost.congestion),
         }
-        for event, cost in zip(found, seconds, strict=True)
+        for event, (cost, alpha, bandwidth, phi) in zip(found, figures, strict=True)
         if float(event.volume) > 0 and float(event.group) > 1
     ]
 
@@ -121,13 +142,13 @@ def explain(strategy: str, question: Question) -> dict[str, Any]:
     rows = []
     for name in EXPLAINED:
         value, unit = float(getattr(found, name)), "s" if name in TIMES else "byte"
-        formula = kind.formulas.get(name, "0") if unit == "s" else MEMORY_FORMULAS[name]
+        formula = _formula(strategy, name, bool(question.job.hierarchical))
         rows.append(
             {
                 "term": name,
                 "value": value,
                 "unit": unit,
-                "share": value / total[unit] if total[unit] else 0.0,
+                "share": value / total[unit] if total[unit] > 0 else 0.0,
                 "formula": formula,
                 "source": _source(name, kind.source, question),
                 "inputs": inputs[name] if formula != "0" else [],
@@ -135,6 +156,14 @@ def explain(strategy: str, question: Question) -> dict[str, Any]:
         )
     return {
         "strategy": strategy,
+        "pes": float(job.pes),
+        "group": group_of(strategy, question, job),
+        "mini_batch": float(job.samples_per_pe * job.pes),
+        "segments": float(job.segments or kind.parts(job)) if kind.staged else None,
+        "feasible": bool(found.feasible),
+        "limit": LIMITS[int(found.limit)],
+        "reason": reason(strategy, question, job, found),
+        "bottleneck": BOTTLENECKS[int(found.bottleneck)],
         "iteration_time": total["s"],
         "memory": total["byte"],
         "memory_formula": kind.formulas["memory"],
@@ -143,18 +172,35 @@ def explain(strategy: str, question: Question) -> dict[str, Any]:
     }
 
 
+def _formula(strategy: str, term: str, hierarchical: bool) -> str:
+    """The formula of a term; of several the one that is in use."""
+    if term in MEMORIES:
+        return MEMORY_FORMULAS[term]
+    formula = STRATEGIES[strategy].formulas.get(term, "0")
+    used = [part for part in formula.split("; ") if part.startswith("hierarchical: " if hierarchical else "flat: ")]
+    return used[0] if used else formula
+
+
 def _source(term: str, source: str, question: Question) -> str:
     if term in COMPUTATIONS:
-        how = "roofline" if question.measured is None else f"profile {question.measured.name}"
+        how = ROOFLINE[term] if question.measured is None else f"profile {question.measured.name}"
         return f"{source}; {how}"
     return f"{source}; ring, alpha-beta model" if term in TIMES else source
 
 
 def text(found: dict[str, Any]) -> str:
     """An explanation as aligned text; terms that are 0 are left out."""
+    verdict = (
+        f"feasible, {found['bottleneck']} takes longest" if found["feasible"] else f"infeasible: {found['reason']}"
+    )
+    replicas = found["pes"] / found["group"]
+    segments = f", {found['segments']:g} segments" if found["segments"] else ""
     lines = [
-        f"{found['strategy']}: alpha start-up time, beta inverse bandwidth, delta bytes per item, phi contention,",
-        "b samples per PE, p2 PEs that split one of p1 replicas",
+        f"{found['strategy']}, p1 x p2 = {replicas:g} x {found['group']:g}, B = {found['mini_batch']:,.12g}{segments}",
+        verdict,
+        "alpha start-up time, beta inverse bandwidth, delta bytes per item, phi contention, b samples per PE,",
+        "FW_l, BW_l, WU_l time of a layer's forward, backward (a sample) and update (an iteration), x_l, y_l, w_l its",
+        "items, e_l, n_l, r_l what is exchanged after it, halo() its border rows",
         "",
     ]
     for unit, total, title in (
@@ -162,19 +208,26 @@ def text(found: dict[str, Any]) -> str:
         ("byte", found["memory"], f"memory per PE, {found['memory_formula']}"),
     ):
         lines.append(f"{title}: {show(total, 'B' if unit == 'byte' else 's')}")
-        for row in found["terms"]:
-            if row["unit"] == unit and row["value"] != 0:
-                value = show(row["value"], "B" if unit == "byte" else "s")
-                lines.append(f"  {row['term']:<22}{value:>12}{row['share']:>8.1%}  {row['formula']}")
-                lines.append(f"  {'':<44}[{row['source']}]")
-                lines.append(f"  {'':<44}from {', '.join(row['inputs'])}")
+        rows = [row for row in found["terms"] if row["unit"] == unit and row["value"] > 0]
+        for row in rows:
+            value = show(row["value"], "B" if unit == "byte" else "s")
+            lines.append(f"  {row['term']:<22}{value:>12}{row['share']:>8.1%}  {row['formula']}")
+            lines.append(f"      [{row['source']}]")
+            lines += textwrap.wrap(
+                "from " + ", ".join(row["inputs"]), 110, initial_indent=6 * " ", subsequent_indent=11 * " "
+            )
+        if not rows:
+            lines.append("  times mean nothing here")
         lines.append("")
     lines.append("communication of one iteration:" if found["events"] else "communication of one iteration: none")
     for event in found["events"]:
         lines.append(
-            f"  {event['component']:<18} {event['operation']:<15} {event['phase']:<9} {event['messages']:g} messages, "
-            f"{show(event['volume'], 'B')}, {event['group']:g} PEs, {event['rings']:g} at once: "
-            f"start-up {show(event['startup_time'], 's')}, transfer {show(event['transfer_time'], 's')}, "
+            f"  {event['component']}, {event['phase']}: {event['messages']:g} x {event['operation']} over "
+            f"{event['group']:g} PEs, {show(event['volume'], 'B')} in all, alpha {show(event['alpha'], 's')}, "
+            f"{show(event['bandwidth'], 'B/s')}, phi {event['phi']:g}"
+        )
+        lines.append(
+            f"      start-up {show(event['startup_time'], 's')}, transfer {show(event['transfer_time'], 's')}, "
             f"contention {show(event['congestion_time'], 's')}"
         )
     return "\n".join(lines)

@@ -41,7 +41,7 @@ class Splitting:
 
 
 def read_splitting(
-    networks: tuple[Network, ...], layers: Any, extents: Any, where: str, folder: Path | None = None
+    networks: tuple[Network, ...], layers: Any, extents: Any, places: tuple[str, str], folder: Path | None = None
 ) -> Splitting:
     """Masks from `"weighted"`, `"convolutions"` or a file; factors from `"2x2"` or a list.
 
@@ -50,8 +50,8 @@ def read_splitting(
     """
     masks = None
     if layers is not None:
-        masks = tuple(_mask(network, layers, f"{where}: split_layers", folder) for network in networks)
-    return Splitting(masks, None if extents is None else _factors(extents, f"{where}: split"))
+        masks = tuple(_mask(network, layers, places[0], folder) for network in networks)
+    return Splitting(masks, None if extents is None else _factors(extents, places[1]))
 
 
 def _mask(network: Network, choice: Any, where: str, folder: Path | None) -> np.ndarray:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxoracle.errors import unknown
+from jaxoracle.errors import brief, fail, unknown
 from jaxoracle.partition import balanced_stages
 from jaxoracle.price import computation, price
 from jaxoracle.projection import Projection
@@ -57,6 +57,30 @@ def _project(name: str, layers: Layers, job: Job, system: System, profile: Profi
     )
 
 
+#: numbers of a job that may be zero
+ZERO_ALLOWED = ("optimizer_copies", "hierarchical")
+NUMBERS = ("pes", "samples_per_pe", "group", "dataset_size", "segments", "bytes_per_item", "reuse", *ZERO_ALLOWED)
+
+
+def _check(layers: Layers, job: Job, profile: Profile | None) -> None:
+    """One number each, positive where it is known; arrays by layer as long as the network."""
+    for name in NUMBERS:
+        value = getattr(job, name)
+        if value is None or isinstance(value, jax.core.Tracer):
+            continue
+        if isinstance(value, str) or np.ndim(value) != 0:
+            fail(f"job: {name} must be one number (map over several with jax.vmap); got {brief(value)}.")
+        if not np.isfinite(value) or value < 0 or (value == 0 and name not in ZERO_ALLOWED):
+            fail(f"job: {name} must be finite and positive; got {brief(value)}.")
+    count = np.shape(layers.kind)
+    given = {"split_layers": job.split_layers, "stages": job.stages}
+    if profile is not None:
+        given["profile"] = profile.forward
+    for name, values in given.items():
+        if values is not None and np.shape(values) != count:
+            fail(f"{name} must have one entry for each of the {count[0]} layers; got shape {np.shape(values)}.")
+
+
 def _stages(layers: Layers, profile: Profile | None, stages: Scalar) -> PerLayer:
     """Balanced stages; on traced values by a callback to the same NumPy code (constant under differentiation)."""
     cost = stage_costs(layers, profile)
@@ -87,7 +111,7 @@ def project(strategy: str, layers: Layers, job: Job, system: System, profile: Pr
       profile: measured times of this network on this system; None: roofline.
 
     Raises:
-      OracleError: unknown strategy.
+      OracleError: unknown strategy, or a job or profile that does not fit.
     """
     arguments = completed(strategy, layers, job, system, profile)
     projection: Projection = _project(strategy, *jax.tree.map(lambda leaf: jnp.asarray(leaf, float), arguments))
@@ -104,6 +128,7 @@ def completed(
     """
     if strategy not in STRATEGIES:
         unknown("strategy", strategy, STRATEGIES)
+    _check(layers, job, profile)
     kind = STRATEGIES[strategy]
     if job.group is None:
         job = dataclasses.replace(job, group=default_group(job, system))

@@ -161,8 +161,10 @@ def structural_limit(bounds: tuple[Bound, ...]) -> Scalar:
     return code
 
 
-def price(plan: Plan, layers: Layers, job: Job, system: System, profile: Profile | None) -> Terms:
-    """All terms of one design point."""
+def price(
+    plan: Plan, layers: Layers, job: Job, system: System, profile: Profile | None, *, masked: bool = True
+) -> Terms:
+    """All terms of one design point; with `masked` times are NaN where they mean nothing."""
     computed = computation(layers, job, system, profile, plan.work)
     exchanges = dict.fromkeys(EXCHANGES, jnp.zeros(()))
     bandwidth, congestion = jnp.zeros(()), jnp.zeros(())
@@ -175,7 +177,7 @@ def price(plan: Plan, layers: Layers, job: Job, system: System, profile: Profile
     meaningless = structural_limit(tuple(b for b in bounds if b.code in MEANINGLESS)) > 0
 
     def meant(seconds: Scalar) -> Scalar:
-        return jnp.where(meaningless, jnp.nan, seconds)
+        return jnp.where(meaningless, jnp.nan, seconds) if masked else seconds
 
     over = jnp.zeros(())
     for bound in plan.bounds:

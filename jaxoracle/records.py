@@ -31,7 +31,7 @@ def record(cls: type | None = None, *, static: tuple[str, ...] = ()) -> Any:
     """Class decorator: a frozen, keyword-only dataclass that is a pytree; `static` fields are part of the program."""
     if cls is None:
         return functools.partial(record, static=static)
-    frozen: Any = dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+    frozen: Any = dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
     names = [f.name for f in dataclasses.fields(frozen) if f.name not in static]
     return jax.tree_util.register_dataclass(frozen, data_fields=names, meta_fields=list(static))
 

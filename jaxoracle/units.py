@@ -8,41 +8,52 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 from types import MappingProxyType
 
 from jaxoracle.errors import brief, fail
 
-_DECIMAL = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-_SMALL = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "m": 1e-3}
+# factors are fractions, so that "5 us" is the float nearest to 5e-6 and can be selected by it
+_ONE = Fraction(1)
+_DECIMAL = {prefix: Fraction(1000) ** power for power, prefix in enumerate(["", "k", "M", "G", "T", "P", "E"])}
+_DECIMAL["K"] = _DECIMAL["k"]
+_BINARY = {"Ki": _ONE * 2**10, "Mi": _ONE * 2**20, "Gi": _ONE * 2**30, "Ti": _ONE * 2**40}
+_SMALL = {"n": _ONE / 10**9, "u": _ONE / 10**6, "µ": _ONE / 10**6, "μ": _ONE / 10**6, "m": _ONE / 1000}
 
 
-def _scaled(bases: dict[str, float], prefixes: dict[str, float]) -> dict[str, float]:
+def _scaled(bases: dict[str, Fraction], prefixes: dict[str, Fraction]) -> dict[str, Fraction]:
     return {p + b: f * g for p, f in prefixes.items() for b, g in bases.items()}
 
 
-_BYTES = _scaled({"B": 1.0, "byte": 1.0, "bytes": 1.0, "bit": 0.125, "b": 0.125}, _DECIMAL | _BINARY)
-_SECONDS = _scaled({"s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0}, {"": 1.0} | _SMALL)
-_TIMES = _SECONDS | {"min": 60.0, "h": 3600.0, "hour": 3600.0, "hours": 3600.0, "day": 86400.0, "days": 86400.0}
+_BYTES = _scaled({"B": _ONE, "byte": _ONE, "bytes": _ONE, "bit": _ONE / 8, "b": _ONE / 8}, _DECIMAL | _BINARY)
+_SECONDS = _scaled({"s": _ONE, "sec": _ONE, "second": _ONE, "seconds": _ONE}, {"": _ONE} | _SMALL)
+_TIMES = _SECONDS | {
+    "min": _ONE * 60,
+    "h": _ONE * 3600,
+    "hour": _ONE * 3600,
+    "hours": _ONE * 3600,
+    "day": _ONE * 86400,
+    "days": _ONE * 86400,
+}
 
 #: kind -> (SI unit, {unit as written: factor to SI}, an example for messages)
 KINDS = MappingProxyType(
     {
         "bandwidth": (
             "byte/s",
-            {f"{u}/s": f for u, f in _BYTES.items()} | _scaled({"bps": 0.125, "Bps": 1.0}, _DECIMAL),
+            {f"{u}/s": f for u, f in _BYTES.items()} | _scaled({"bps": _ONE / 8, "Bps": _ONE}, _DECIMAL),
             "12.5 GB/s",
         ),
         "time": ("s", _TIMES, "9 us"),
         "memory": ("byte", {u: f for u, f in _BYTES.items() if not u.endswith("b")}, "16 GB"),
         "compute": (
             "FLOP/s",
-            _scaled({"FLOP/s": 1.0, "FLOPS": 1.0, "FLOPs/s": 1.0, "flop/s": 1.0}, _DECIMAL),
+            _scaled({"FLOP/s": _ONE, "FLOPS": _ONE, "FLOPs/s": _ONE, "flop/s": _ONE}, _DECIMAL),
             "15.7 TFLOP/s",
         ),
         "price": (
             "USD/s",
-            {"USD/hour": 1 / 3600.0, "USD/h": 1 / 3600.0, "USD/s": 1.0, "USD/day": 1 / 86400.0},
+            {"USD/hour": _ONE / 3600, "USD/h": _ONE / 3600, "USD/s": _ONE, "USD/day": _ONE / 86400},
             "2.0 USD/hour",
         ),
     }
@@ -68,10 +79,10 @@ def parse(text: object, kind: str, where: str) -> float:
     _, factors, example = KINDS[kind]
     if isinstance(text, bool) or not isinstance(text, str):
         fail(f"{where} must be a quantity with its unit such as {example!r}; got {brief(text)}. Write the unit.")
-    halve = 1.0
+    halve = _ONE
     bare = text.strip()
     if kind == "bandwidth" and (direction := _DIRECTION.search(bare)):
-        halve = 0.5 if direction[1].startswith("b") else 1.0
+        halve = _ONE / 2 if direction[1].startswith("b") else _ONE
         bare = bare[: direction.start()]
     match = _NUMBER.match(bare)
     if match is None:
@@ -80,10 +91,21 @@ def parse(text: object, kind: str, where: str) -> float:
     if unit not in factors:
         what = f"unit {unit!r} is no {kind}" if unit else "the unit is missing"
         fail(f"{where} must be a {kind} such as {example!r}; got {brief(text)}: {what}.")
-    value = float(match[1]) * factors[unit] * halve
+    value = _exact(match[1], factors[unit] * halve)
     if not math.isfinite(value):
         fail(f"{where} must be finite; got {brief(text)}.")
     return value
+
+
+def _exact(text: str, factor: Fraction) -> float:
+    """The float nearest to text · factor."""
+    value = float(text)
+    if value == 0 or not math.isfinite(value):
+        return value
+    try:
+        return float(Fraction(text) * factor)
+    except OverflowError:
+        return math.inf
 
 
 def number(

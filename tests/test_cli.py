@@ -213,16 +213,43 @@ def test_inputs_are_those_that_a_term_depends_on():
     assert "device.peak" in inputs["forward"]
     assert "device.peak" not in inputs["gradient_exchange"]
     assert {"interconnect.leaf.latency", "interconnect.leaf.bandwidth"} <= inputs["gradient_exchange"]
+    assert not {name for name in inputs["forward"] if name.startswith("interconnect")}
     assert not {"interconnect.node.bandwidth", "interconnect.rack.latency"} & inputs["gradient_exchange"]
     assert "job.samples_per_pe" not in inputs["gradient_exchange"]
     assert inputs["weights"] == {"layers.weight_items", "layers.kind", "job.bytes_per_item"}
+
+
+def test_an_explanation_says_whether_it_is_feasible_and_which_formula_is_in_use():
+    ask = ("explain", "alexnet", "--system", "abci", "--samples-per-pe", "4", "--strategy", "data+spatial")
+    assert "infeasible: p2 = 4 does not divide p = 6" in run(*ask, "--pes", "6").output
+    flat, leader = (run(*ask, "--pes", "8", *more).output for more in ((), ("--hierarchical",)))
+    assert "flat: 2 (p-1)" in flat
+    assert "hierarchical: " not in flat
+    assert "hierarchical: 2 (p2-1)" in leader
+    found = json.loads(run(*ask, "--pes", "6", "--json").stdout)
+    assert found["iteration_time"] is None
+    assert found["limit"] == "group"
+
+
+def test_what_splits_nothing_uses_one_pe(tmp_path):
+    path = tmp_path / "mlp.toml"
+    path.write_text('name = "mlp"\ninput = [64]\n[[layer]]\nkind = "dense"\nfilters = 32\n')
+    ask = ("project", path, "--system", "abci", "--samples-per-pe", "4", "--strategy", "spatial")
+    assert rows(*ask, "--pes", "16")[0]["limit"] == "pes"
+    assert rows(*ask, "--pes", "1")[0]["feasible"]
 
 
 def test_an_explanation_is_text_for_people():
     text = run(
         "explain", "alexnet", "--system", "abci", "--pes", "8", "--samples-per-pe", "4", "--strategy", "filter"
     ).output
-    for word in ("ring_allgather", "Table III, filter", "memory per PE", "interconnect.leaf.latency", "messages"):
+    for word in (
+        "7 x ring_allgather",
+        "Table III, filter",
+        "memory per PE",
+        "interconnect.leaf.latency",
+        "infeasible: ",
+    ):
         assert word in text
 
 

@@ -251,6 +251,36 @@ def test_every_bandwidth_and_latency_that_is_spanned_prices_a_strategy(strategy,
         assert worse.iteration_time > found.iteration_time
 
 
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"pes": -4}, "positive"),
+        ({"pes": 0}, "positive"),
+        ({"pes": float("nan")}, "finite"),
+        ({"pes": "16"}, "one number"),
+        ({"pes": np.array([4, 8])}, "jax.vmap"),
+        ({"samples_per_pe": 0.0}, "positive"),
+        ({"split_layers": np.ones(3)}, "each of the"),
+    ],
+)
+def test_a_job_that_makes_no_sense_is_an_error(changes, word):
+    job = jaxoracle.Job(**({"pes": 4, "samples_per_pe": 2} | changes))
+    with pytest.raises(jaxoracle.OracleError, match=word):
+        jaxoracle.project("data", jaxoracle.dnn("alexnet"), job, jaxoracle.system("abci"))
+
+
+def test_a_profile_of_another_network_is_an_error():
+    with pytest.raises(jaxoracle.OracleError, match="profile must have one entry"):
+        job = jaxoracle.Job(pes=4, samples_per_pe=2)
+        jaxoracle.project(
+            "data",
+            jaxoracle.dnn("alexnet"),
+            job,
+            jaxoracle.system("abci"),
+            jaxoracle.profile("vgg16", "abci"),
+        )
+
+
 def test_every_field_of_a_projection_is_a_number():
     found = as_dict(project("data", network("alexnet"), jaxoracle.Job(pes=2, samples_per_pe=2), levelled("abci")))
     assert {name for name, value in found.items() if np.isnan(value)} == {"price"}

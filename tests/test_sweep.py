@@ -369,10 +369,12 @@ def test_opening_selects_before_it_forms_totals(sweep_file, tmp_path):
     assert jaxoracle.open(tmp_path / "s.zarr").memory.idxmin("strategy").dtype == object
     found = jaxoracle.open(tmp_path / "s.zarr", strategy="data", pes=8)
     assert found.throughput.dims == ("dnn", "samples_per_pe")
-    with pytest.raises(OracleError, match="no such selection"):
+    with pytest.raises(OracleError, match="must be among"):
         jaxoracle.open(tmp_path / "s.zarr", strategy="dta")
-    with pytest.raises(OracleError, match="no such selection"):
-        jaxoracle.open(tmp_path / "s.zarr", strat="data")
+    with pytest.raises(OracleError, match="Did you mean 'strategy'"):
+        jaxoracle.open(tmp_path / "s.zarr", strateg="data")
+    near = jaxoracle.open(tmp_path / "s.zarr", strategy="data", pes=7, method="nearest")
+    assert int(near.pes) == 8
 
 
 @pytest.mark.parametrize("name", ["nowhere.zarr", "s.toml"])

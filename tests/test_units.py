@@ -34,6 +34,20 @@ def test_a_quantity_is_read_in_si(text, kind, value):
 
 
 @pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("5 us", "time", 5e-6),
+        ("40.31 us", "time", 40.31e-6),
+        ("900 ns", "time", 9e-7),
+        ("12.5 GB/s", "bandwidth", 12.5e9),
+        ("1e-300 s", "time", 1e-300),
+    ],
+)
+def test_a_quantity_is_the_nearest_float_so_that_it_can_be_selected(text, kind, value):
+    assert parse(text, kind, "here") == value
+
+
+@pytest.mark.parametrize(
     ("text", "kind", "word"),
     [
         ("12.5", "bandwidth", "unit is missing"),

@@ -12,7 +12,7 @@ from jaxoracle.engine.run import MOST_FORMED, Progress, cache_programs, cells, f
 from jaxoracle.engine.run import _silent as silent
 from jaxoracle.engine.spec import Sweep, read_sweep
 from jaxoracle.engine.store import landing, read, stored_digest, write
-from jaxoracle.errors import OracleError, fail, known
+from jaxoracle.errors import OracleError, brief, fail, known, unknown
 from jaxoracle.projection import FINDINGS, TOTALS
 from jaxoracle.schema import describe
 from jaxoracle.units import show
@@ -30,7 +30,7 @@ def land(spec: Sweep, store: Path, *, overwrite: bool = False, progress: Progres
     if held == spec.digest:
         return None
     if held is not None and not overwrite:
-        fail(f"{store} holds another sweep. Replace it with --overwrite, or choose another place with -o.")
+        fail(f"{store} holds another sweep. Replace it with --overwrite (overwrite=True), or choose another place.")
     cache_programs()
     with landing(store) as folder:
         dataset = run(spec, progress)
@@ -59,24 +59,32 @@ def sweep(
     return with_totals(run(spec))
 
 
-def open(store: str | Path, **selection: Any) -> xr.Dataset:
+def open(store: str | Path, *, method: str | None = None, **selection: Any) -> xr.Dataset:
     """A store's dataset with every total and finding, formed from stored terms where they are not stored.
 
     Args:
       store: path of the store.
+      method: "nearest" to select numbers that are near enough; names are always exact.
       selection: labels to select first, as in `xarray.Dataset.sel`, such as `strategy="data"`.
 
     Raises:
       OracleError: no sweep's store is there, a label is not in it, or its totals do not fit memory.
     """
     dataset = read(store)
+    for dim in selection:
+        if dim not in dataset.sizes:
+            unknown("dim", dim, map(str, dataset.sizes), str(store))
     try:
-        chosen = dataset.sel(selection)
-    except (KeyError, ValueError) as error:
-        why, dims = str(error).splitlines()[0], known(map(str, dataset.sizes))
-        message = f"{store}: no such selection {selection!r}: {why}. Dims: {dims}."
+        for dim, labels in selection.items():
+            exact = dataset[dim].dtype.kind == "O"
+            dataset = dataset.sel({dim: labels}, method=None if exact else method)
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        values = known(map(str, dataset[dim].values[:20]))
+        message = (
+            f"{store}: {dim} must be among {values}; got {brief(labels)}. Numbers may be near with method='nearest'."
+        )
         raise OracleError(message) from error
-    return with_totals(chosen)
+    return with_totals(dataset)
 
 
 def with_totals(dataset: xr.Dataset) -> xr.Dataset:

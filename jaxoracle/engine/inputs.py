@@ -55,6 +55,7 @@ class Inputs:
             "memory_bytes": self._system["memory_bytes"],
             "group": self._job["group"],
             "pes": pes,
+            "samples_per_pe": self._job["samples_per_pe"],
         }
 
     # ---- labelled values of the records --------------------------------------------------------------------------

@@ -100,12 +100,11 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> Sweep:
     """
     if isinstance(source, Mapping):
         values, where, folder = dict(source), "sweep", Path()
-        raw = json.dumps(values, sort_keys=True, default=str).encode()
         default_name = "sweep"
     else:
         path = Path(source)
         values, where, folder = read_toml(path, "sweep file"), str(path), path.parent
-        raw, default_name = path.read_bytes(), path.stem
+        default_name = path.stem
     top = Table(values, where, TOP_KEYS)
     networks = tuple(find_dnn(name, folder=folder) for name in _names(top, "dnn"))
     machines = tuple(find_system(name, folder=folder) for name in _names(top, "system"))
@@ -132,13 +131,23 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> Sweep:
             axes=axes,
             fixed=fixed,
             splitting=read_splitting(
-                networks, job.raw("split_layers", None), job.raw("split", None), job.where, folder
+                networks,
+                job.raw("split_layers", None),
+                job.raw("split", None),
+                (job.place("split_layers"), job.place("split")),
+                folder,
             ),
             precision=precision,
             digest="",
-            file_digest=hashlib.sha256(raw).hexdigest(),
+            file_digest=hashlib.sha256(_bytes(source)).hexdigest(),
         )
     )
+
+
+def _bytes(source: str | Path | Mapping[str, Any]) -> bytes:
+    if isinstance(source, Mapping):
+        return json.dumps(dict(source), sort_keys=True, default=str).encode()
+    return Path(source).read_bytes()
 
 
 def _store_name(top: Table, default: str) -> str:
@@ -260,6 +269,8 @@ def value_of(name: str, given: Any, where: str) -> float:
       OracleError: no number, a unit is missing or wrong, or out of range.
     """
     field = name.rpartition(".")[2]
+    if name == "hierarchical" and isinstance(given, bool):
+        given = float(given)
     kind = quantity_kind(name) if "." in name else None
     value = parse(given, kind, where) if kind else given
     whole = JOB_FIELDS.get(name, field in ("capacity",))
@@ -331,10 +342,7 @@ def _fixed(job: Table, varied: set[str]) -> dict[str, float]:
             continue
         if name in varied:
             fail(f"{job.place(name)} is an axis too. Give it once.")
-        given = job.raw(name)
-        fixed[name] = value_of(
-            name, float(given) if name == "hierarchical" and given in (True, False) else given, job.place(name)
-        )
+        fixed[name] = value_of(name, job.raw(name), job.place(name))
     optimizer = job.raw("optimizer", None)
     if optimizer is not None:
         if optimizer not in OPTIMIZERS:

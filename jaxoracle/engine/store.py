@@ -41,7 +41,7 @@ def stored_digest(store: Path) -> str | None:
         return str(attrs["sweep_digest"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         pass
-    fail(f"{store} must be a sweep's store or not exist; something else is there. Choose another place with -o.")
+    fail(f"{store} must be a sweep's store or not exist; something else is there. Choose another place.")
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def landing(store: Path) -> Iterator[Path]:
         _remove_leftovers(store)
         partial.mkdir()
     except OSError as error:
-        fail(f"{store} must be a place that can be written: {error.strerror or error}. Choose another with -o.")
+        fail(f"{store} must be a place that can be written: {error.strerror or error}. Choose another.")
     try:
         yield partial
         retired = store.parent / f".{store.name}.{os.getpid()}.old"

@@ -126,8 +126,8 @@ def nonzero(items: PerLayer) -> Scalar:
 
 
 def smallest(values: PerLayer, where: PerLayer) -> Scalar:
-    """The least of `values` over the layers in `where`; unlimited if there is none."""
-    return jnp.min(jnp.where(where > 0, values, UNLIMITED))
+    """The least of `values` over the layers in `where`; 1 if there is none: what splits nothing uses one PE."""
+    return jnp.where(jnp.any(where > 0), jnp.min(jnp.where(where > 0, values, UNLIMITED)), 1.0)
 
 
 def fits_batch(replicas_of_batch: Scalar, mini_batch: Scalar) -> Bound:
