@@ -264,21 +264,17 @@ def test_every_bandwidth_and_latency_that_is_spanned_prices_a_strategy(strategy,
     ],
 )
 def test_a_job_that_makes_no_sense_is_an_error(changes, word):
-    job = jaxoracle.Job(**({"pes": 4, "samples_per_pe": 2} | changes))
+    asked = jaxoracle.Job(**({"pes": 4, "samples_per_pe": 2} | changes)), jaxoracle.system("abci")
+    layers = jaxoracle.dnn("alexnet")
     with pytest.raises(jaxoracle.OracleError, match=word):
-        jaxoracle.project("data", jaxoracle.dnn("alexnet"), job, jaxoracle.system("abci"))
+        jaxoracle.project("data", layers, *asked)
 
 
 def test_a_profile_of_another_network_is_an_error():
+    asked = ("data", jaxoracle.dnn("alexnet"), jaxoracle.Job(pes=4, samples_per_pe=2), jaxoracle.system("abci"))
+    times = jaxoracle.profile("vgg16", "abci")
     with pytest.raises(jaxoracle.OracleError, match="profile must have one entry"):
-        job = jaxoracle.Job(pes=4, samples_per_pe=2)
-        jaxoracle.project(
-            "data",
-            jaxoracle.dnn("alexnet"),
-            job,
-            jaxoracle.system("abci"),
-            jaxoracle.profile("vgg16", "abci"),
-        )
+        jaxoracle.project(*asked, times)
 
 
 def test_every_field_of_a_projection_is_a_number():
