@@ -21,6 +21,8 @@ from jaxoracle.readers.toml import read_network
 from jaxoracle.records import Layers, Profile, System
 
 HOME = Path(__file__).parent
+#: no interconnect has more levels
+MOST_LEVELS = 16
 
 #: device fields of a system file: key -> (record field, kind of quantity; None is a plain number)
 DEVICE = {
@@ -226,8 +228,8 @@ def read_system(path: Path) -> Machine:
         else:
             fields[field] = device.quantity(key, kind, positive=key not in ("layer_overhead", "price"))
     entries = top.raw("interconnect")
-    if not isinstance(entries, list) or not entries:
-        fail(f"{path}: interconnect must be a list of [[interconnect]] tables, from the inside out.")
+    if not isinstance(entries, list) or not 0 < len(entries) <= MOST_LEVELS:
+        fail(f"{path}: interconnect must be 1 to {MOST_LEVELS} [[interconnect]] tables, from the inside out.")
     levels = [_read_level(entry, f"{path}: interconnect {i}") for i, entry in enumerate(entries, 1)]
     names = tuple(name for name, _ in levels)
     for inner, outer in itertools.pairwise(levels):

@@ -23,6 +23,8 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
       OracleError: it cannot be read or is no TOML.
     """
     try:
+        if path.exists() and not path.is_file():
+            fail(f"{path} must be a {what}, a file; got a folder, pipe or device.")
         if path.stat().st_size > MOST_BYTES:
             fail(f"{path} must be a {what} in TOML of at most {MOST_BYTES // 2**20} MiB; it is larger.")
         return tomllib.loads(path.read_text("utf-8"))
