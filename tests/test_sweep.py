@@ -210,6 +210,22 @@ def test_an_axis_on_the_device_is_not_dead_where_a_profile_is_shipped():
     assert moved.attrs["profile of alexnet on abci"] == "none: roofline"
 
 
+@pytest.mark.parametrize("precision", [32, 64])
+def test_one_replica_exchanges_no_gradients_exactly(precision):
+    """Compiled for a grid p/p₂ may be a product with a reciprocal: 6 (1/6) is not 1."""
+    whole = list(range(1, 50))
+    hybrids = ["data+spatial", "data+pipeline", "data+filter", "data+channel"]
+    axes = {"group": whole, "pes": whole, "samples_per_pe": [1, 3], "interconnect.*.latency": ["1 us", "2 us"]}
+    dataset = jaxoracle.sweep(
+        changed(strategy=hybrids, precision=precision) | {"axes": axes, "job": {"hierarchical": False}}
+    )
+    for pes in whole:
+        one = dataset.gradient_exchange.sel(pes=pes, group=pes, strategy=hybrids[1:])
+        assert (one == 0).all(), pes
+    assert not (dataset.gradient_exchange < 0).any()
+    assert not (dataset.bandwidth_time < 0).any()
+
+
 def test_two_systems_are_a_dim_and_one_is_a_label():
     both = jaxoracle.sweep(SMALL | {"system": ["abci", "dgx-a100"]})
     assert both.iteration_time.sizes["system"] == 2

@@ -106,8 +106,11 @@ def divides(job: Job) -> tuple[Bound, ...]:
 
 
 def replicas(job: Job) -> Scalar:
-    """p₁ = p/p₂ [1]."""
-    return job.pes / job.group
+    """p₁ = p/p₂ [1], whole: compiled for a grid the quotient of 6 and 6 is not always 1, and one replica must cost 0.
+
+    Where p₂ does not divide p times mean nothing; there p₁ only has to be safe.
+    """
+    return jnp.maximum(jnp.round(job.pes / job.group), 1.0)
 
 
 def once(volume: Scalar, messages: Scalar = 1.0) -> Scalar:
