@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import sys
@@ -37,6 +38,10 @@ class Group(click.Group):
                 raise
             command = error.ctx.command_path if error.ctx else ctx.command_path
             message = f"{error.format_message()} See {command} --help."
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise
+            message = f"{error.filename or 'the output'} could not be written or read: {error.strerror or error}."
         click.echo(f"Error: {' '.join(message.split())}", err=True)
         ctx.exit(2)
 

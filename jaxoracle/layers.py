@@ -312,30 +312,35 @@ def _shapes(xs: Sequence[Tensor]) -> str:
     return " and ".join("x".join(map(str, (x.channels, *x.extent))) for x in xs) or "none"
 
 
-def _owned(rows: Sequence[Row], depth: Sequence[int]) -> tuple[list[dict[int, float]], set[int]]:
-    """For each row's output the items that each weighted layer is charged for; the layers that an addition passed over.
+#: items of a tensor by (weighted layer that is charged for them, row that last changed their values)
+Parts = dict[tuple[int, int], float]
+
+
+def _owned(rows: Sequence[Row], depth: Sequence[int]) -> tuple[list[Parts], set[int]]:
+    """For each row's output its parts; and the weighted layers that an addition passed over.
 
     A sum is charged to one of its weighted ancestors, the deepest (the projection shortcut of a residual block is
-    shallower than the main path); a concatenation to each for its part.
+    shallower than the main path); a concatenation to each for its part, whose values it does not change.
     """
-    owned: list[dict[int, float]] = []
+    owned: list[Parts] = []
     passed_over: set[int] = set()
     entries = 0
     for index, row in enumerate(rows):
         if row.weighted:
-            owned.append({index: float(row.output.items)})
+            owned.append({(index, index): float(row.output.items)})
             continue
         sources = [(rows[s].output, owned[s]) for s in row.inputs if s >= 0]
-        merged: dict[int, float] = {}
+        merged: Parts = {}
         if row.kind == ELEMENTWISE and row.forward_flops > 0:
-            owners = sorted({o for _, part in sources for o in part}, key=lambda o: (depth[o], o))
+            owners = sorted({owner for _, parts in sources for owner, _ in parts}, key=lambda o: (depth[o], o))
             passed_over.update(owners[:-1])
-            merged = {owners[-1]: float(row.output.items)} if owners else {}
+            merged = {(owners[-1], index): float(row.output.items)} if owners else {}
         else:
-            for tensor, part in sources:
+            for tensor, parts in sources:
                 after, before = math.prod(row.output.extent), math.prod(tensor.extent)
-                for owner, items in part.items():
-                    merged[owner] = merged.get(owner, 0.0) + items * after / before
+                for (owner, changed), items in parts.items():
+                    key = owner, changed if row.kind == ELEMENTWISE else index
+                    merged[key] = merged.get(key, 0.0) + items * after / before
         owned.append(merged)
         entries += len(merged)
         if entries > MOST_ENTRIES:
@@ -344,7 +349,10 @@ def _owned(rows: Sequence[Row], depth: Sequence[int]) -> tuple[list[dict[int, fl
 
 
 def exchanges(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
-    """e_l and n_l of `Layers`: every tensor that a weighted layer reads is exchanged once, forward and backward."""
+    """e_l and n_l of `Layers`: what weighted layers read is exchanged once, forward and backward.
+
+    Of several readers the first in forward order, the last in backward order, completes the gradient.
+    """
     depth: list[int] = []
     for row in rows:
         depth.append(max((depth[s] for s in row.inputs if s >= 0), default=0) + row.weighted)
@@ -353,13 +361,18 @@ def exchanges(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
     for index, row in enumerate(rows):
         if row.weighted and row.inputs[0] >= 0 and owned[row.inputs[0]]:
             readers.setdefault(row.inputs[0], []).append(index)
-    exchanged, entered = [0.0] * len(rows), [0.0] * len(rows)
+    exchanged, new = [0.0] * len(rows), dict.fromkeys(readers, 0.0)
+    done: Parts = {}
     for tensor in readers:
-        for owner, items in owned[tensor].items():
-            exchanged[owner] += items
+        for part, items in owned[tensor].items():
+            more = max(0.0, items - done.get(part, 0.0))  # a crop of what is there already moves nothing
+            done[part] = done.get(part, 0.0) + more
+            exchanged[part[0]] += more
+            new[tensor] += more
+    entered = [0.0] * len(rows)
     for tensor, reading in readers.items():
         main = [r for r in reading if not (r in passed_over and exchanged[r] == 0)] or reading
-        entered[main[0]] = sum(owned[tensor].values())
+        entered[main[0]] = new[tensor]
     return exchanged, entered
 
 

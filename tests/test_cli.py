@@ -231,6 +231,24 @@ def test_an_explanation_says_whether_it_is_feasible_and_which_formula_is_in_use(
     assert found["limit"] == "group"
 
 
+@pytest.mark.parametrize(
+    ("pes", "more", "share"),
+    [
+        (1, (), 1 / 7),
+        (2, (), 2 / 7),
+        (7, (), 1),
+        (14, (), 2),
+        (4, ("--split", "2x2"), 2 / 7),
+        (8, ("--split", "1x8"), 8 / 7),
+    ],
+)
+def test_number_of_pes_of_spatial_is_over_the_extents_that_it_splits(pes, more, share):
+    """ResNet-50's smallest split extent is 7."""
+    ask = ("project", "resnet50", "--system", "abci", "--mini-batch", "64", "--strategy", "spatial")
+    row = rows(*ask, "--pes", pes, *more)[0]
+    assert row["findings"]["number_of_pes"] == pytest.approx(share, rel=1e-6)
+
+
 def test_what_splits_nothing_uses_one_pe(tmp_path):
     path = tmp_path / "mlp.toml"
     path.write_text('name = "mlp"\ninput = [64]\n[[layer]]\nkind = "dense"\nfilters = 32\n')
@@ -333,6 +351,15 @@ def test_bad_input_is_one_line_and_exit_code_2(arguments, tmp_path, monkeypatch)
 def test_an_unknown_name_gives_the_nearest_and_no_number():
     result = run("project", "alexnet", "--system", "dgx-a10", "--pes", "4", "--samples-per-pe", "1")
     assert "Did you mean 'dgx-a100'" in result.stderr
+
+
+def test_a_full_output_is_one_line():
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "jaxoracle", "list", "dnns"]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr.startswith("Error: the output could not be written")
+    assert result.stderr.count("\n") == 1
 
 
 # ---- start-up ------------------------------------------------------------------------------------------------------

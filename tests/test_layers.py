@@ -116,6 +116,24 @@ def test_a_tensor_with_several_readers_is_exchanged_once_and_a_concatenation_by_
     assert layers.entered_items[weighted].tolist() == [0, 4 * 64, 0, 11 * 16]
 
 
+def test_bare_concatenations_move_each_tensor_once_and_norms_between_make_new_ones():
+    def dense_block(between):
+        net = Builder(3, (8, 8))
+        x = net.convolution(net.input, 4, 1)
+        for _ in range(3):
+            x = net.concatenate(x, net.convolution(between(net, x), 2, 1))
+        net.dense(x, 10)
+        layers = net.layers()
+        weighted = layers.weighted > 0
+        return layers.exchanged_items[weighted].tolist(), layers.entered_items[weighted].tolist()
+
+    bare = dense_block(lambda net, x: x)
+    assert bare == ([4 * 64, 2 * 64, 2 * 64, 2 * 64, 0], [0, 4 * 64, 2 * 64, 2 * 64, 2 * 64])
+    # each norm reads all channels so far: 4, 6 and 8 of them, and the dense layer the last 10 unchanged
+    normed, completed = dense_block(lambda net, x: net.norm(x))
+    assert sum(normed) == sum(completed) == 64 * (4 + 6 + 8 + 10)
+
+
 def test_the_input_is_never_exchanged():
     net = Builder(3, (8, 8))
     joined = net.concatenate(net.convolution(net.input, 4, 1), net.input)

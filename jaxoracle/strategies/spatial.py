@@ -21,7 +21,17 @@ from jaxoracle.records import (
     Share,
     Work,
 )
-from jaxoracle.strategies.base import Held, Strategy, fits_batch, gradient_ring, is_layer, nonzero, once, smallest
+from jaxoracle.strategies.base import (
+    UNLIMITED,
+    Held,
+    Strategy,
+    fits_batch,
+    gradient_ring,
+    is_layer,
+    nonzero,
+    once,
+    smallest,
+)
 
 
 @final
@@ -162,7 +172,11 @@ def extent_bounds(layers: Layers, job: Job, split: PerLayer, group: Scalar) -> t
     """Each factor ≤ the extent that it splits, in and out, over split layers; their product is the group."""
     factors = split_factors(job, group)
     extents = jnp.minimum(layers.input_extent, layers.output_extent)
-    excess = [factors[d] / smallest(extents[:, d], split) for d in range(3)]
+    used = [job.split is None and d == 0 for d in range(3)]
+    excess = [
+        jnp.where((factors[d] > 1) | used[d], factors[d] / smallest(extents[:, d], split), 1 / UNLIMITED)
+        for d in range(3)
+    ]
     most = jnp.maximum(jnp.maximum(excess[0], excess[1]), excess[2])
     fits = (Bound(code="pes", value=group, limit=group / most),)
     if job.split is None:
