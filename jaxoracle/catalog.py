@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -137,7 +138,7 @@ def _is_path(spec: str, suffix: str) -> bool:
     return spec.endswith(suffix) or "/" in spec or "\\" in spec
 
 
-def find_dnn(spec: str, input_size: str | None = None, *, folder: Path | None = None) -> Network:
+def find_dnn(spec: str | os.PathLike[str], input_size: str | None = None, *, folder: Path | None = None) -> Network:
     """A network by name (`resnet50`, at another input size `resnet50@288`) or by the path of its TOML file.
 
     Args:
@@ -148,6 +149,7 @@ def find_dnn(spec: str, input_size: str | None = None, *, folder: Path | None = 
     Raises:
       OracleError: unknown name, bad file, or an input size that does not fit.
     """
+    spec = os.fspath(spec) if isinstance(spec, os.PathLike) else spec
     if not isinstance(spec, str) or not spec:
         fail(f"a network must be a name or the path of a TOML file; got {brief(spec)}.")
     if _is_path(spec, ".toml"):
@@ -196,12 +198,13 @@ def system_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (HOME / "systems").glob("*.toml")))
 
 
-def find_system(spec: str, *, folder: Path | None = None) -> Machine:
+def find_system(spec: str | os.PathLike[str], *, folder: Path | None = None) -> Machine:
     """A system by name or by the path of its TOML file.
 
     Raises:
       OracleError: unknown name or bad file.
     """
+    spec = os.fspath(spec) if isinstance(spec, os.PathLike) else spec
     if not isinstance(spec, str) or not spec:
         fail(f"a system must be a name or the path of a TOML file; got {brief(spec)}.")
     if _is_path(spec, ".toml"):
@@ -327,7 +330,7 @@ def _layer_times(table: Table, key: str, layers: int) -> np.ndarray:
 # ---- the records alone, for Python -----------------------------------------------------------------------------------
 
 
-def dnn(name: str, input_size: str | int | None = None) -> Layers:
+def dnn(name: str | os.PathLike[str], input_size: str | int | None = None) -> Layers:
     """The layers of a network by name or path; see `find_dnn`.
 
     Raises:
@@ -336,7 +339,7 @@ def dnn(name: str, input_size: str | int | None = None) -> Layers:
     return find_dnn(name, None if input_size is None else str(input_size)).layers
 
 
-def system(name: str) -> System:
+def system(name: str | os.PathLike[str]) -> System:
     """A system by name or path; see `find_system`.
 
     Raises:

@@ -17,6 +17,8 @@ from jaxoracle.records import ACTIVATION, CONVOLUTION, DENSE, ELEMENTWISE, NORM,
 
 Extent = tuple[int, int, int]
 
+#: no filter count, kernel, stride, padding or dilation is larger
+MOST_SIZE = 10**12
 #: how many parts of concatenations are kept apart, over all layers
 MOST_ENTRIES = 2_000_000
 #: no tensor of a sample is larger; guards against hostile shapes
@@ -62,9 +64,10 @@ class Row:
 def _each(value: int | Sequence[int], dims: int, what: str, where: str, least: int = 1) -> tuple[int, ...]:
     """`value` once per extent."""
     values = (value,) * dims if isinstance(value, int) else tuple(value)
-    if len(values) != dims or any(isinstance(v, bool) or not isinstance(v, int) or v < least for v in values):
+    whole = all(isinstance(v, int) and not isinstance(v, bool) and least <= v <= MOST_SIZE for v in values)
+    if len(values) != dims or not whole:
         several = f", or a list of {dims}" if dims > 1 else ""
-        fail(f"{where}: {what} must be a whole number of {least} or more{several}; got {brief(value)}.")
+        fail(f"{where}: {what} must be a whole number from {least} to {MOST_SIZE:,}{several}; got {brief(value)}.")
     return values
 
 

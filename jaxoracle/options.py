@@ -64,7 +64,7 @@ def _mask(network: Network, choice: Any, where: str, folder: Path | None) -> np.
     path = (folder or Path()) / choice
     try:
         lines = [line.split("#")[0].strip() for line in path.read_text("utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "no text"
         message = f"{where} must be 'weighted', 'convolutions' or a readable file; got {brief(choice)}: {reason}."
         raise OracleError(message) from None
@@ -91,7 +91,7 @@ def _factors(choice: Any, where: str) -> tuple[float, float, float]:
     try:
         values = [int(value) for value in given]
         exact = all(float(value) == int(value) for value in given)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         values, exact = [], False
     if not 1 <= len(values) <= 3 or not exact or any(v < 1 or v > 10**9 for v in values):
         fail(f"{where} must be one to three factors such as 2x2; got {brief(choice)}.")

@@ -62,23 +62,34 @@ ZERO_ALLOWED = ("optimizer_copies", "hierarchical")
 NUMBERS = ("pes", "samples_per_pe", "group", "dataset_size", "segments", "bytes_per_item", "reuse", *ZERO_ALLOWED)
 
 
-def _check(layers: Layers, job: Job, profile: Profile | None) -> None:
-    """One number each, positive where it is known; arrays by layer as long as the network."""
+def _check(layers: Layers, job: Job, system: System, profile: Profile | None) -> None:
+    """Records of the right kind, one number each, positive where it is known; arrays as long as the network."""
+    records = {"layers": (layers, Layers), "job": (job, Job), "system": (system, System)}
+    for name, (given, kind) in (records | {"profile": (profile, Profile | None)}).items():
+        if not isinstance(given, kind):
+            fail(f"{name} must be the record of that name, as from jaxoracle.dnn, Job, system; got {brief(given)}.")
     for name in NUMBERS:
-        value = getattr(job, name)
-        if value is None or isinstance(value, jax.core.Tracer):
-            continue
-        if isinstance(value, str) or np.ndim(value) != 0:
-            fail(f"job: {name} must be one number (map over several with jax.vmap); got {brief(value)}.")
-        if not np.isfinite(value) or value < 0 or (value == 0 and name not in ZERO_ALLOWED):
-            fail(f"job: {name} must be finite and positive; got {brief(value)}.")
+        _check_number(name, getattr(job, name))
+    if job.split is not None and np.shape(job.split) != (3,):
+        fail(f"job: split must have three factors; got {brief(job.split)}.")
     count = np.shape(layers.kind)
-    given = {"split_layers": job.split_layers, "stages": job.stages}
-    if profile is not None:
-        given["profile"] = profile.forward
-    for name, values in given.items():
+    arrays = {"split_layers": job.split_layers, "stages": job.stages, "profile": profile and profile.forward}
+    for name, values in arrays.items():
         if values is not None and np.shape(values) != count:
             fail(f"{name} must have one entry for each of the {count[0]} layers; got shape {np.shape(values)}.")
+
+
+def _check_number(name: str, value: Any) -> None:
+    if isinstance(value, jax.core.Tracer) or (value is None and name in ("group", "segments")):
+        return
+    try:
+        number = float(value) if not isinstance(value, str) and np.ndim(value) == 0 else None
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None:
+        fail(f"job: {name} must be one number (map over several with jax.vmap); got {brief(value)}.")
+    if not np.isfinite(number) or number < 0 or (number == 0 and name not in ZERO_ALLOWED):
+        fail(f"job: {name} must be finite and positive; got {brief(value)}.")
 
 
 def _stages(layers: Layers, profile: Profile | None, stages: Scalar) -> PerLayer:
@@ -128,7 +139,7 @@ def completed(
     """
     if strategy not in STRATEGIES:
         unknown("strategy", strategy, STRATEGIES)
-    _check(layers, job, profile)
+    _check(layers, job, system, profile)
     kind = STRATEGIES[strategy]
     if job.group is None:
         job = dataclasses.replace(job, group=default_group(job, system))

@@ -7,6 +7,7 @@ Prefixes are decimal (1 GB = 1e9 byte) and binary with an `i` (1 GiB = 2**30 byt
 from __future__ import annotations
 
 import math
+import numbers
 import re
 from fractions import Fraction
 from types import MappingProxyType
@@ -116,7 +117,7 @@ def number(
     Raises:
       OracleError: it is no number, not finite, out of range, or not whole where it must be.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         fail(f"{where} must be a number; got {brief(value)}.")
     try:
         result = float(value)

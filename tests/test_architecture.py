@@ -55,7 +55,7 @@ PURE_THIRD_PARTY = {
     "math",
     "re",
 }
-PURE_THIRD_PARTY |= {"types", "typing", "bisect", "fractions", "itertools", "jaxoracle"}
+PURE_THIRD_PARTY |= {"types", "typing", "bisect", "fractions", "itertools", "numbers", "jaxoracle"}
 
 
 def imports(name):

@@ -258,6 +258,10 @@ def test_every_bandwidth_and_latency_that_is_spanned_prices_a_strategy(strategy,
         ({"pes": 0}, "positive"),
         ({"pes": float("nan")}, "finite"),
         ({"pes": "16"}, "one number"),
+        ({"pes": None}, "one number"),
+        ({"pes": 1 + 2j}, "one number"),
+        ({"pes": 10**400}, "one number"),
+        ({"split": (2, 2)}, "three factors"),
         ({"pes": np.array([4, 8])}, "jax.vmap"),
         ({"samples_per_pe": 0.0}, "positive"),
         ({"split_layers": np.ones(3)}, "each of the"),
@@ -275,6 +279,13 @@ def test_a_profile_of_another_network_is_an_error():
     times = jaxoracle.profile("vgg16", "abci")
     with pytest.raises(jaxoracle.OracleError, match="profile must have one entry"):
         jaxoracle.project(*asked, times)
+
+
+def test_records_in_the_wrong_place_are_an_error():
+    layers, job, system = jaxoracle.dnn("alexnet"), jaxoracle.Job(pes=4, samples_per_pe=2), jaxoracle.system("abci")
+    for asked in ((job, layers, system), ("alexnet", job, system), (layers, job, "abci"), (None, job, system)):
+        with pytest.raises(jaxoracle.OracleError, match="must be the record"):
+            jaxoracle.project("data", *asked)
 
 
 def test_every_field_of_a_projection_is_a_number():

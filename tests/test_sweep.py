@@ -105,6 +105,9 @@ BROKEN = {
     "spacing backwards": (changed(axes={"samples_per_pe": {"linspace": [2, 1], "num": 3}}), "up to stop"),
     "spacing of parts of a PE": (changed(axes={"pes": {"linspace": [1, 8], "num": 3}}), "whole numbers"),
     "two spacings": (changed(axes={"pes": {"linspace": [1, 8], "range": [1, 2, 1]}}), "exactly one"),
+    "an optimizer that is no name": (changed(job={"optimizer": {"a": 1}}), "unknown optimizer"),
+    "a split that is infinite": (changed(job={"split": [float("inf"), 1]}), "factors such as 2x2"),
+    "a step of almost nothing": (changed(axes={"samples_per_pe": {"range": [1, 2, 1e-320]}}), "at most"),
     "a step of nothing": (changed(axes={"interconnect.leaf.latency": {"range": ["1 us", "2 us", "0 us"]}}), "step"),
     "an absurd number": (changed(axes={"pes": [10**400]}), "finite"),
     "an absurd value": (changed(axes={"pes": 10**5000}), "must be a list"),
@@ -145,6 +148,18 @@ def test_what_is_no_sweep_is_an_error_before_anything_is_written(case, tmp_path)
     with pytest.raises(OracleError, match=word):
         jaxoracle.sweep(source, tmp_path / "x.zarr")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("source", [5, None, [], b"x"])
+def test_what_is_neither_a_file_nor_a_mapping_is_an_error(source):
+    with pytest.raises(OracleError, match="path of a file or a mapping"):
+        jaxoracle.sweep(source)
+
+
+def test_mappings_take_what_python_has():
+    axes = {"pes": np.arange(1, 4), "samples_per_pe": (2, np.int64(64))}
+    spec = read_sweep({"dnn": ("alexnet",), "system": "abci", "strategy": np.array(["data"]), "axes": axes})
+    assert [axis.values.tolist() for axis in spec.axes] == [[1, 2, 3], [2, 64]]
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"pes = ", b"", b"[axes]\n", b"x = [1, 2]"])

@@ -17,6 +17,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,8 @@ def read_sweep(source: str | Path | Mapping[str, Any]) -> Sweep:
     Raises:
       OracleError: whatever does not fit, with file and key.
     """
+    if not isinstance(source, Mapping | str | os.PathLike):
+        fail(f"a sweep must be the path of a file or a mapping; got {brief(source)}.")
     if isinstance(source, Mapping):
         values, where, folder = dict(source), "sweep", Path()
         default_name = "sweep"
@@ -159,10 +162,17 @@ def _store_name(top: Table, default: str) -> str:
 
 def _names(top: Table, key: str) -> list[str]:
     given = top.raw(key)
-    names = given if isinstance(given, list) else [given]
+    names = [os.fspath(n) if isinstance(n, os.PathLike) else n for n in _listed(given)]
     if not names or any(not isinstance(name, str) for name in names):
         fail(f"{top.place(key)} must be a name or a list of names; got {brief(given)}.")
     return names
+
+
+def _listed(given: Any) -> list[Any]:
+    """A list of what may be one thing; from Python also a tuple, range or array."""
+    if isinstance(given, list | tuple | range):
+        return list(given)
+    return np.ravel(given).tolist() if isinstance(given, np.ndarray) else [given]
 
 
 def _distinct(names: list[str], place: str) -> None:
@@ -278,6 +288,8 @@ def value_of(name: str, given: Any, where: str) -> float:
 
 
 def _sequence(name: str, given: Any, where: str) -> list[float]:
+    if isinstance(given, tuple | range | np.ndarray):
+        given = _listed(given)
     if isinstance(given, list):
         if not given:
             fail(f"{where} must have at least one value; got none.")
@@ -322,9 +334,10 @@ def _stepped(kind: str, bounds: list[float], where: str) -> list[float]:
     if kind == "range":
         if bounds[2] <= 0:
             fail(f"{where}: the step of a range must be positive; got {bounds[2]:g}.")
-        count = math.floor((stop - start) / bounds[2] * (1 + 1e-12)) + 1
-        if count > MOST_VALUES:
-            fail(f"{where}: range must have at most {MOST_VALUES} values; got {count}.")
+        steps = (stop - start) / bounds[2] * (1 + 1e-12)
+        if steps >= MOST_VALUES:
+            fail(f"{where}: range must have at most {MOST_VALUES} values; got {steps:.3g}.")
+        count = math.floor(steps) + 1
         return [start + i * bounds[2] for i in range(count)]
     powers = [2.0**i for i in range(1024) if start <= 2.0**i <= stop]
     if not powers:
@@ -345,7 +358,7 @@ def _fixed(job: Table, varied: set[str]) -> dict[str, float]:
         fixed[name] = value_of(name, job.raw(name), job.place(name))
     optimizer = job.raw("optimizer", None)
     if optimizer is not None:
-        if optimizer not in OPTIMIZERS:
+        if not isinstance(optimizer, str) or optimizer not in OPTIMIZERS:
             unknown("optimizer", optimizer, OPTIMIZERS, job.where)
         if "optimizer_copies" in fixed or "optimizer_copies" in varied:
             fail(f"{job.where}: optimizer and optimizer_copies mean the same. Give one.")

@@ -170,7 +170,7 @@ def _add(net: Builder, values: Any, where: str, last: Tensor, named: dict[str, T
     kind_name = values.get("kind") if isinstance(values, dict) else None
     if kind_name is None:
         fail(f"{where}: kind is missing. Known: {', '.join(sorted(KINDS))}.")
-    if kind_name not in KINDS:
+    if not isinstance(kind_name, str) or kind_name not in KINDS:
         unknown("kind", kind_name, KINDS, where)
     kind = KINDS[kind_name]
     entry = Table(values, where, ("kind", "name", "from", *kind.keys))
