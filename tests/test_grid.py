@@ -105,8 +105,10 @@ def test_a_term_has_no_dim_that_it_does_not_depend_on(inputs):
 ROOFLINE = SPEC["axes"] | {"device.peak": ["10 TFLOP/s", "300 TFLOP/s"]}
 FEW = {"strategy": ["data", "data+spatial", "pipeline"], "precision": 32, "axes": ROOFLINE}
 
+PROFILED = ["serial", "spatial", "channel", "data+filter", "data+pipeline"]
 
-@pytest.mark.parametrize("changes", [FEW, {"precision": 64}], ids=["float32", "float64"])
+
+@pytest.mark.parametrize("changes", [FEW, {"precision": 64, "strategy": PROFILED}], ids=["float32", "float64"])
 def test_every_cell_is_what_project_says(changes):
     precision = changes["precision"]
     dataset = jaxoracle.sweep(SPEC | changes)

@@ -210,7 +210,7 @@ def test_gradients_are_central_differences(strategy, pes):
             ) > 1e-9 * here else None
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", ["data", "channel", "data+spatial", "data+pipeline"])
 def test_job_floats_have_finite_gradients(strategy):
     layers, system = network("vgg16"), levelled("abci")
     fields = (
