@@ -159,6 +159,8 @@ def find_dnn(spec: str | os.PathLike[str], input_size: str | None = None, *, fol
         net = file.builder
         return Network(file.name, net.layers(), net.names, file.dataset_size, file.source)
     name, _, written = spec.partition("@")
+    if written and input_size is not None:
+        fail(f"{name}: its input size is given twice, {brief(written)} and {brief(input_size)}. Give it once.")
     size = written or input_size
     if name in published_names():
         if size is not None:
@@ -309,6 +311,7 @@ def read_profile(path: Path, network: Network, machine: Machine) -> Measured:
         if "forward" in top or "backward" in top:
             fail(f"{path} must have total, or forward and backward by layer; got both.")
         flops = np.asarray(layers.forward_flops + layers.backward_flops)
+        flops = flops if flops.sum() > 0 else np.ones_like(flops)
         times = top.quantity("total", "time") * flops / flops.sum()
         columns = {"forward": times / 3, "backward": 2 * times / 3}
     else:

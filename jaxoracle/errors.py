@@ -14,6 +14,10 @@ class OracleError(ValueError):
     """
 
 
+#: names that a message lists
+MOST_LISTED = 60
+
+
 def brief(value: object) -> str:
     """What was given, quoted, short enough for one line."""
     try:
@@ -24,8 +28,9 @@ def brief(value: object) -> str:
 
 
 def known(names: Iterable[str]) -> str:
-    """Legal names, sorted, for the end of a message."""
-    return ", ".join(sorted(names))
+    """Legal names, sorted, for the end of a message; the first of many."""
+    listed = sorted(names)
+    return ", ".join(listed) if len(listed) <= MOST_LISTED else ", ".join(listed[:MOST_LISTED]) + ", ..."
 
 
 def unknown(kind: str, given: object, names: Iterable[str], where: str = "") -> NoReturn:
@@ -34,7 +39,7 @@ def unknown(kind: str, given: object, names: Iterable[str], where: str = "") -> 
     Raises:
       OracleError: always.
     """
-    legal = sorted(names)
+    legal = sorted(names)[:5000]
     lower = {name.lower(): name for name in legal}
     text = brief(given).strip("'").lower()
     near = difflib.get_close_matches(text, lower, n=1) or [name for name in lower if text and name.startswith(text)]

@@ -62,6 +62,8 @@ def _mask(network: Network, choice: Any, where: str, folder: Path | None) -> np.
     if not isinstance(choice, str) or not choice:
         fail(f"{where} must be 'weighted', 'convolutions' or the path of a file; got {brief(choice)}.")
     path = (folder or Path()) / choice
+    if path.exists() and not path.is_file():
+        fail(f"{where} must be 'weighted', 'convolutions' or a file; got {brief(choice)}, a folder, pipe or device.")
     try:
         lines = [line.split("#")[0].strip() for line in path.read_text("utf-8").splitlines()]
     except (OSError, ValueError) as error:

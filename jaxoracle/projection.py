@@ -42,8 +42,9 @@ def memory(t: Any) -> Any:
 
 def limit(t: Any) -> Any:
     """Code of the first condition that fails, an index into `LIMITS`; memory comes last."""
-    full = (t.structural_limit == 0) & (memory(t) > t.memory_bytes)
-    return _where(full, LIMITS.index("memory"), t.structural_limit)
+    fits = memory(t) <= t.memory_bytes  # not so for a memory beyond all numbers
+    full = _where(t.structural_limit == 0, LIMITS.index("memory"), t.structural_limit)
+    return _where(fits, t.structural_limit, full)
 
 
 def feasible(t: Any) -> Any:

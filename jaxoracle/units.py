@@ -60,6 +60,11 @@ KINDS = MappingProxyType(
     }
 )
 
+#: numbers beyond these are no design and leave float32
+SMALLEST, LARGEST = 1e-30, 1e30
+#: no quantity is written longer
+LONGEST = 100
+
 _NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf)\w*)\s*(.*?)\s*$", re.I)
 _DIRECTION = re.compile(r"\s+(bidirectional|both directions|per direction|one way)$")
 
@@ -80,6 +85,8 @@ def parse(text: object, kind: str, where: str) -> float:
     _, factors, example = KINDS[kind]
     if isinstance(text, bool) or not isinstance(text, str):
         fail(f"{where} must be a quantity with its unit such as {example!r}; got {brief(text)}. Write the unit.")
+    if len(text) > LONGEST:
+        fail(f"{where} must be a quantity such as {example!r}; got a text of {len(text)} characters.")
     halve = _ONE
     bare = text.strip()
     if kind == "bandwidth" and (direction := _DIRECTION.search(bare)):
@@ -95,6 +102,8 @@ def parse(text: object, kind: str, where: str) -> float:
     value = _exact(match[1], factors[unit] * halve)
     if not math.isfinite(value):
         fail(f"{where} must be finite; got {brief(text)}.")
+    if value != 0 and not SMALLEST <= abs(value) <= LARGEST:
+        fail(f"{where} must be between {SMALLEST:g} and {LARGEST:g} {KINDS[kind][0]}; got {brief(text)}.")
     return value
 
 
@@ -128,6 +137,8 @@ def number(
         fail(f"{where} must be finite and {sign}; got {brief(value)}.")
     if whole and result != int(result):
         fail(f"{where} must be a whole number; got {brief(value)}.")
+    if result > LARGEST or 0 < result < SMALLEST:
+        fail(f"{where} must be between {SMALLEST:g} and {LARGEST:g}; got {brief(value)}.")
     if result > maximum:
         fail(f"{where} must be at most {maximum:g}; got {brief(value)}.")
     return result

@@ -107,7 +107,7 @@ BROKEN = {
     "two spacings": (changed(axes={"pes": {"linspace": [1, 8], "range": [1, 2, 1]}}), "exactly one"),
     "an optimizer that is no name": (changed(job={"optimizer": {"a": 1}}), "unknown optimizer"),
     "a split that is infinite": (changed(job={"split": [float("inf"), 1]}), "factors such as 2x2"),
-    "a step of almost nothing": (changed(axes={"samples_per_pe": {"range": [1, 2, 1e-320]}}), "at most"),
+    "a step of almost nothing": (changed(axes={"samples_per_pe": {"range": [1, 2, 1e-20]}}), "at most"),
     "a step of nothing": (changed(axes={"interconnect.leaf.latency": {"range": ["1 us", "2 us", "0 us"]}}), "step"),
     "an absurd number": (changed(axes={"pes": [10**400]}), "finite"),
     "an absurd value": (changed(axes={"pes": 10**5000}), "must be a list"),
@@ -355,6 +355,33 @@ def test_a_place_that_cannot_be_written_is_one_error(sweep_file, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(OracleError, match="can be written"):
         land(read_sweep(sweep_file), tmp_path / "file" / "s.zarr")
+
+
+def test_what_appears_at_the_place_during_a_run_is_left_alone(sweep_file, tmp_path, monkeypatch):
+    store, original = tmp_path / "s.zarr", xr.Dataset.to_zarr
+
+    def meanwhile(self, *args, **kwargs):
+        store.mkdir()
+        (store / "thesis.tex").write_text("precious")
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(xr.Dataset, "to_zarr", meanwhile)
+    for overwrite in (False, True):
+        with pytest.raises(OracleError, match="something else is there"):
+            land(read_sweep(sweep_file), store, overwrite=overwrite)
+        assert [p.name for p in tmp_path.iterdir() if p.name != "s.toml"] == ["s.zarr"]
+        assert (store / "thesis.tex").read_text() == "precious"
+        monkeypatch.setattr(xr.Dataset, "to_zarr", original)
+
+
+def test_overwrite_repairs_a_damaged_store(sweep_file, tmp_path):
+    store = tmp_path / "s.zarr"
+    land(read_sweep(sweep_file), store)
+    before = files(store)
+    for chunk in (store / "iteration_time").glob("c*"):
+        chunk.unlink()
+    assert land(read_sweep(sweep_file), store, overwrite=True) is not None
+    assert files(store) == before
 
 
 def test_a_full_disk_leaves_nothing_behind(sweep_file, tmp_path, monkeypatch):

@@ -21,18 +21,20 @@ __all__ = ["Sweep", "land", "open", "read", "read_sweep", "summary", "sweep"]
 
 
 def land(spec: Sweep, store: Path, *, overwrite: bool = False, progress: Progress = silent) -> xr.Dataset | None:
-    """Run a sweep and write it to `store`; None if the same sweep is there already, complete.
+    """Run a sweep and write it to `store`; None if the same sweep is there already.
+
+    With `overwrite` it is run again, which repairs a damaged store.
 
     Raises:
       OracleError: another sweep or something else is there, or it cannot be written.
     """
     held = stored_digest(store)
-    if held == spec.digest:
+    if held == spec.digest and not overwrite:
         return None
     if held is not None and not overwrite:
         fail(f"{store} holds another sweep. Replace it with --overwrite (overwrite=True), or choose another place.")
     cache_programs()
-    with landing(store) as folder:
+    with landing(store, replace=overwrite) as folder:
         dataset = run(spec, progress)
         write(dataset, folder)
     return dataset

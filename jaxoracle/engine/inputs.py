@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +22,8 @@ from jaxoracle.strategies import STRATEGIES
 
 #: axes of the scalar program, after the sweep's dims
 CORE = ("layer", "extent")
+#: no input array is longer
+MOST_ENTRIES = 100_000_000
 
 
 class Inputs:
@@ -40,6 +43,8 @@ class Inputs:
         self.sizes = {"dnn": len(sweep.networks), **{name: a.size for name, a in self.axes.items()}}
         if many:
             self.sizes["system"] = len(sweep.machines)
+        shared = [self.sizes.get(name, 1) for name in ("dnn", "pes", "samples_per_pe", "mini_batch", "dataset_size")]
+        _check_entries(math.prod(shared))
         self.length = max(len(n.layer_names) for n in sweep.networks)
         self._system = self._systems()
         self._job = self._jobs()
@@ -134,6 +139,7 @@ class Inputs:
 
     def _stages(self, parts: xr.DataArray) -> xr.DataArray:
         """Stage of each layer for every network, system and number of stages."""
+        _check_entries(parts.size * self.length * len(self.sweep.networks) * len(self.sweep.machines))
         by_machine = []
         for machine in range(len(self.sweep.machines)):
             by_network = []
@@ -179,6 +185,13 @@ class Inputs:
         core = tuple(dim for dim in CORE if dim in array.dims)
         values = array.transpose(*dims, *core).values
         return Labelled(dims, values.astype(np.float64 if self.sweep.precision == 64 else np.float32))
+
+
+def _check_entries(count: int) -> None:
+    if count > MOST_ENTRIES:
+        fail(
+            f"the inputs of a sweep must have at most {MOST_ENTRIES:,} entries; got {count:,}. Give axes fewer values."
+        )
 
 
 def _defaults() -> dict[str, xr.DataArray]:

@@ -51,12 +51,12 @@ def cache_programs() -> None:
     """Keep compiled programs in the user's cache directory, unless the user has set JAX's own cache."""
     if jax.config.values["jax_compilation_cache_dir"] is not None:
         return
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = home / "jaxoracle" / "programs"
     try:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = home / "jaxoracle" / "programs"
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return  # no cache: slower, not wrong
+    except (OSError, RuntimeError):
+        return  # no place for a cache: slower, not wrong
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
@@ -185,7 +185,7 @@ def run(sweep: Sweep, progress: Progress = _silent) -> xr.Dataset:
 
 def cells(dataset: xr.Dataset) -> int:
     """Design points: strategies times grid points."""
-    return int(np.prod([size for size in dataset.sizes.values()], dtype=np.int64))
+    return math.prod(int(size) for size in dataset.sizes.values())
 
 
 def form(dataset: xr.Dataset, names: Iterable[str]) -> dict[str, xr.DataArray]:

@@ -182,7 +182,7 @@ def _distinct(names: list[str], place: str) -> None:
 
 
 def _strategies(top: Table) -> tuple[str, ...]:
-    if top.raw("strategy") == "all":
+    if _listed(top.raw("strategy")) == ["all"]:
         return tuple(STRATEGIES)
     names = _names(top, "strategy")
     for name in names:

@@ -45,13 +45,17 @@ def stored_digest(store: Path) -> str | None:
 
 
 @contextmanager
-def landing(store: Path) -> Iterator[Path]:
-    """A fresh folder beside `store` that replaces it when the block ends well and is removed when it does not.
+def landing(store: Path, *, replace: bool) -> Iterator[Path]:
+    """A fresh folder beside `store` that takes its place when the block ends well and is removed when it does not.
+
+    Args:
+      store: the place; of a link, where it leads.
+      replace: whether another sweep's store that is there in the end may be replaced.
 
     Raises:
-      OracleError: the place cannot be written, or the disk is full.
+      OracleError: the place cannot be written or was taken meanwhile, or the disk is full.
     """
-    store = Path(os.path.abspath(store))
+    store = Path(os.path.realpath(store))
     partial = store.parent / f".{store.name}.{os.getpid()}.partial"
     try:
         store.parent.mkdir(parents=True, exist_ok=True)
@@ -61,6 +65,8 @@ def landing(store: Path) -> Iterator[Path]:
         fail(f"{store} must be a place that can be written: {error.strerror or error}. Choose another.")
     try:
         yield partial
+        if stored_digest(store) is not None and not replace:
+            fail(f"{store} was made by another run meanwhile. It was left as it is.")
         retired = store.parent / f".{store.name}.{os.getpid()}.old"
         if os.path.lexists(store):
             store.rename(retired)
@@ -77,7 +83,7 @@ def _remove_leftovers(store: Path) -> None:
     """Folders of killed runs, whose process is gone."""
     for path in store.parent.iterdir():
         match = re.fullmatch(re.escape(f".{store.name}.") + r"(\d+)\.(partial|old)", path.name)
-        if match and not _alive(int(match[1])):
+        if match and (int(match[1]) == os.getpid() or not _alive(int(match[1]))):
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxoracle.errors import brief, fail, known, unknown
+from jaxoracle.errors import OracleError, brief, fail, known, unknown
 from jaxoracle.units import number, parse
 
 _MISSING = object()
 
 #: no description of a network, system or sweep is larger
-MOST_BYTES = 64 * 2**20
+MOST_BYTES = 16 * 2**20
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
@@ -28,6 +28,8 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         if path.stat().st_size > MOST_BYTES:
             fail(f"{path} must be a {what} in TOML of at most {MOST_BYTES // 2**20} MiB; it is larger.")
         return tomllib.loads(path.read_text("utf-8"))
+    except OracleError:
+        raise
     except OSError as error:
         fail(f"{path} must be a readable {what}: {error.strerror or error}.")
     except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, absurd numbers, deep nesting
@@ -63,8 +65,8 @@ class Table:
     def text(self, key: str, default: Any = _MISSING) -> Any:
         """A string that is not empty."""
         value = self.raw(key, default)
-        if value is not default and (not isinstance(value, str) or not value.strip()):
-            fail(f"{self.place(key)} must be a text; got {brief(value)}.")
+        if value is not default and not (isinstance(value, str) and value.strip() and value.isprintable()):
+            fail(f"{self.place(key)} must be a printable text; got {brief(value)}.")
         return value
 
     def flag(self, key: str, default: bool) -> bool:

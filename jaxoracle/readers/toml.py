@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxoracle.errors import OracleError, brief, fail, unknown
-from jaxoracle.layers import Builder, Tensor
+from jaxoracle.layers import MOST_SIZE, Builder, Tensor
 from jaxoracle.readers.table import Table, read_toml
 
 #: no network has more layers
@@ -141,7 +141,7 @@ def read_network(path: Path) -> NetworkFile:
     if (
         not isinstance(shape, list)
         or not 1 <= len(shape) <= 4
-        or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape)
+        or any(isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_SIZE for n in shape)
     ):
         fail(
             f"{top.place('input')} must be channels and up to three extents such as [3, 224, 224]; got {brief(shape)}."
