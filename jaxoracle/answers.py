@@ -14,7 +14,7 @@ import numpy as np
 from jaxoracle.catalog import Machine, Measured, Network
 from jaxoracle.engine.run import precise
 from jaxoracle.errors import fail
-from jaxoracle.oracle import project
+from jaxoracle.oracle import default_group, project
 from jaxoracle.projection import FINDINGS, Projection
 from jaxoracle.records import BOTTLENECKS, LIMITS, MEMORIES, TIMES, Job
 from jaxoracle.strategies import STRATEGIES
@@ -58,7 +58,7 @@ class Question:
 def group_of(strategy: str, question: Question, job: Job) -> float:
     """PEs that split one replica."""
     if job.group is None:
-        job = dataclasses.replace(job, group=min(float(question.machine.system.capacity[0]), float(job.pes)))
+        job = dataclasses.replace(job, group=default_group(job, question.machine.system))
     return float(STRATEGIES[strategy].parts(job))
 
 

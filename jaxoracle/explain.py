@@ -135,7 +135,7 @@ def explain(strategy: str, question: Question) -> dict[str, Any]:
         )
         arguments = (layers, job, _by_level(system), measured)
         arguments = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), arguments)
-        found = question.project(strategy, question.job)
+        found = question.project(strategy, job)
         inputs = depends(strategy, question.machine, arguments)
         events = _events(strategy, arguments)
     total = {"s": float(found.iteration_time), "byte": float(found.memory)}

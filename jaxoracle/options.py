@@ -84,7 +84,7 @@ def _mask_from_lines(lines: list[str], network: Network, where: str) -> np.ndarr
         return np.asarray([float(line) for line in lines])
     for line in lines:
         if line not in names:
-            unknown("layer", line, names if len(names) <= 40 else names[:40], where)
+            unknown("layer", line, names, where)
     return np.asarray([float(name in lines) for name in names])
 
 

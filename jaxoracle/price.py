@@ -30,6 +30,7 @@ from jaxoracle.records import (
     Terms,
     Work,
 )
+from jaxoracle.strategies.pipeline import stage_starts
 
 #: conditions are met up to this relative excess, so that (B/p)·p is not above B
 TOLERANCE = 1e-6
@@ -91,7 +92,6 @@ def layer_seconds(layers: Layers, job: Job, system: System, profile: Profile | N
 
 def _longest_stage(seconds: Passes, stages: PerLayer) -> tuple[Scalar, Scalar, Scalar, Scalar]:
     """(max FW_g, max BW_g, max WU_g, max (FW+BW)_g): sums over contiguous stages in one pass over layers."""
-    starts = jnp.concatenate([jnp.ones_like(stages[:1], bool), stages[1:] != stages[:-1]])
     rows = (seconds.forward, seconds.backward, seconds.update, seconds.forward + seconds.backward)
     carry = tuple((jnp.zeros_like(row[0]), jnp.zeros_like(row[0])) for row in rows)
 
@@ -102,7 +102,7 @@ def _longest_stage(seconds: Passes, stages: PerLayer) -> tuple[Scalar, Scalar, S
             following.append((total, jnp.where(total > most, total, most)))
         return tuple(following), None
 
-    final, _ = lax.scan(add, carry, (starts, *rows), unroll=4)
+    final, _ = lax.scan(add, carry, (stage_starts(stages), *rows), unroll=4)
     return tuple(most for _, most in final)  # type: ignore[return-value]
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import xarray as xr
 
-from jaxoracle.engine.run import MOST_FORMED, Progress, cache_programs, cells, form, run
-from jaxoracle.engine.run import _silent as silent
+from jaxoracle.engine.run import MOST_FORMED, Progress, cache_programs, cells, form, run, silent
 from jaxoracle.engine.spec import Sweep, read_sweep
 from jaxoracle.engine.store import landing, read, stored_digest, write
 from jaxoracle.errors import OracleError, brief, fail, known, unknown

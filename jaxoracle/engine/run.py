@@ -43,7 +43,7 @@ SERIAL = "serial reference"
 Progress = Callable[[str, int, int], None]
 
 
-def _silent(what: str, done: int, total: int) -> None:
+def silent(what: str, done: int, total: int) -> None:
     """Report nothing."""
 
 
@@ -152,7 +152,7 @@ def _whole(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int64) if exact else values
 
 
-def run(sweep: Sweep, progress: Progress = _silent) -> xr.Dataset:
+def run(sweep: Sweep, progress: Progress = silent) -> xr.Dataset:
     """The whole sweep in memory: terms on their natural dims, totals where they are small.
 
     Raises:

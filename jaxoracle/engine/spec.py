@@ -227,8 +227,6 @@ def axis_names(machines: tuple[Machine, ...]) -> list[str]:
 
 
 def _check_levels(name: str, machines: tuple[Machine, ...], where: str) -> None:
-    if name in JOB_FIELDS:
-        return
     for machine in machines:
         for level in levels_of(name, machine):
             last = level == machine.levels[-1]

@@ -138,8 +138,10 @@ def fits_batch(replicas_of_batch: Scalar, mini_batch: Scalar) -> Bound:
     return Bound(code="mini_batch", value=replicas_of_batch, limit=mini_batch)
 
 
-def gradient_ring(weights: Scalar, job: Job, group: Scalar, rings: Scalar = 1.0) -> Event:
-    """Ring Allreduce of δ·`weights` over `group` PEs that reach across all p (paper, section 4.2)."""
+def gradient_ring(
+    weights: Scalar, job: Job, group: Scalar, rings: Scalar = 1.0, *, span: Scalar | None = None
+) -> Event:
+    """Ring Allreduce of δ·`weights` over `group` PEs that reach across `span`, all p if not given (section 4.2)."""
     volume = job.bytes_per_item * weights
     return Event(
         operation="ring_allreduce",
@@ -148,7 +150,7 @@ def gradient_ring(weights: Scalar, job: Job, group: Scalar, rings: Scalar = 1.0)
         messages=once(volume),
         volume=volume,
         group=group,
-        span=job.pes,
+        span=job.pes if span is None else span,
         rings=rings,
     )
 

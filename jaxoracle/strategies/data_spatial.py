@@ -78,14 +78,5 @@ def flat_gradients(layers: Layers, job: Job, split: PerLayer) -> tuple[Event, Ev
 def leader_gradients(layers: Layers, job: Job) -> tuple[Event, Event]:
     """The full buffer over the p₂ PEs of a group, then over p₁ leaders, one ring (φ = 1)."""
     weights: Scalar = job.hierarchical * jnp.sum(layers.weight_items)
-    volume = job.bytes_per_item * weights
-    inside = Event(
-        operation="ring_allreduce",
-        component="gradient_exchange",
-        phase="update",
-        messages=jnp.where(volume > 0, 1.0, 0.0),
-        volume=volume,
-        group=job.group,
-        span=job.group,
-    )
+    inside = gradient_ring(weights, job, job.group, span=job.group)
     return inside, gradient_ring(weights, job, replicas(job))
