@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from jaxoracle.catalog import Machine, Measured, Network
-from jaxoracle.engine.run import precise
+from jaxoracle.engine.programs import precise
 from jaxoracle.errors import fail
 from jaxoracle.oracle import default_group, project
 from jaxoracle.projection import FINDINGS, Projection

@@ -8,7 +8,9 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,7 +164,7 @@ def _question(dnn: str, system: str, options: dict[str, Any]) -> Question:
     _compile_quickly()
     from jaxoracle.answers import Question, read_job
     from jaxoracle.catalog import find_dnn, find_profile, find_system
-    from jaxoracle.engine.run import cache_programs
+    from jaxoracle.engine.programs import cache_programs
     from jaxoracle.errors import fail, unknown
     from jaxoracle.options import MOST_PES, OPTIMIZERS, read_number, read_splitting
 
@@ -273,37 +275,78 @@ def _heading(question: Question) -> str:
     )
 
 
-# ---- sweep -----------------------------------------------------------------------------------------------------------
+# ---- sweep and info --------------------------------------------------------------------------------------------------
 
 
-@main.command()
+@main.command(short_help="Run a sweep file and land it as a zarr store.")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The store. Default: results/NAME.zarr.")
-@click.option("--overwrite", is_flag=True, help="Replace another sweep's store.")
-def sweep(file: Path, output: Path | None, overwrite: bool) -> None:
-    """Run a sweep FILE and land it as a zarr store."""
+@click.option(
+    "-o", "--output", help="The store: a path, or a URL such as s3://BUCKET/NAME.zarr. Default: results/NAME.zarr."
+)
+@click.option("--overwrite", is_flag=True, help="Replace what the store holds, also another sweep.")
+@click.option("--memory", default="2 GB", show_default=True, help="Bound on the memory of a process.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and how long it would take.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, SI units.")
+def sweep(file: Path, output: str | None, **options: Any) -> None:
+    """Run a sweep FILE and land it as a zarr store.
+
+    The same command goes on where an interrupted run ended.
+    """
     gc.disable()  # tracing makes many objects that live on; collections cost a tenth of a short sweep
     try:
-        _sweep(file, output, overwrite)
+        _sweep(file, output, **options)
     finally:
         gc.enable()
 
 
-def _sweep(file: Path, output: Path | None, overwrite: bool) -> None:
+def _sweep(file: Path, output: str | None, *, overwrite: bool, memory: str, dry_run: bool, as_json: bool) -> None:
     from jaxoracle.engine.spec import read_sweep
+    from jaxoracle.units import parse
 
-    spec = read_sweep(file)
-    store = output or Path("results") / f"{spec.name}.zarr"
-    from jaxoracle.engine import land, read, summary
+    spec, most = read_sweep(file), parse(memory, "memory", "--memory")
+    store = output or str(Path("results") / f"{spec.name}.zarr")
+    from jaxoracle.engine import land, report
 
-    if sys.stderr.isatty():
-        with click.progressbar(length=STEPS, label=spec.name, file=sys.stderr, show_eta=False) as bar:
+    if dry_run:
+        found = report.rehearse(spec, most)
+        click.echo(json.dumps(found, indent=2) if as_json else report.rehearsed(found))
+        return
+    try:
+        with _bar(spec.name) as progress:
+            new = land(spec, store, overwrite=overwrite, memory=most, progress=progress) is not None
+    except KeyboardInterrupt:
+        click.echo(f"\ninterrupted: {report.completeness(store)}. The same command goes on from there.", err=True)
+        raise SystemExit(130) from None
+    found = report.describe_store(store)
+    click.echo(json.dumps(found, indent=2) if as_json else report.summary(found, new=new))
 
-            def progress(what: str, done: int, total: int) -> None:
-                bar.label = f"{spec.name}: {what}"
-                bar.update(max(0, STEPS * done // total - bar.pos))
 
-            written = land(spec, store, overwrite=overwrite, progress=progress)
-    else:
-        written = land(spec, store, overwrite=overwrite)
-    click.echo(summary(written if written is not None else read(store), store, new=written is not None))
+@contextmanager
+def _bar(name: str) -> Iterator[Callable[[int, int, float], None]]:
+    """A progress bar with rate and time left, on a terminal; silence elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda done, total, points: None
+        return
+    begun: list[float] = []
+    with click.progressbar(length=STEPS, label=name, file=sys.stderr, show_eta=False, item_show_func=str) as bar:
+
+        def progress(done: int, total: int, points: float) -> None:
+            text = "compiling"
+            begun.extend([time.monotonic(), done] if not begun else [])
+            if done > begun[1]:
+                rate = (done - begun[1]) / max(time.monotonic() - begun[0], 1e-3)
+                text = f"{rate * points / total:,.3g} points/s, {(total - done) / rate:.0f} s left"
+            bar.update(max(0, STEPS * done // total - bar.pos), text)
+
+        yield progress
+
+
+@main.command(short_help="What a store holds, and how complete it is.")
+@click.argument("store")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, SI units.")
+def info(store: str, as_json: bool) -> None:
+    """What a STORE holds, how complete it is, and where its numbers come from."""
+    from jaxoracle.engine import report
+
+    found = report.describe_store(store)
+    click.echo(json.dumps(found, indent=2) if as_json else report.described(found))

@@ -15,7 +15,7 @@ from jaxoracle import interconnect
 from jaxoracle.answers import Question, group_of, reason
 from jaxoracle.catalog import DEVICE, LEVEL, Machine
 from jaxoracle.engine.grid import natural_dims
-from jaxoracle.engine.run import precise
+from jaxoracle.engine.programs import precise
 from jaxoracle.oracle import completed
 from jaxoracle.price import event_seconds, price
 from jaxoracle.records import BOTTLENECKS, COMPUTATIONS, LIMITS, MEMORIES, TIMES, Event, Job, Layers, Profile, System

@@ -12,8 +12,8 @@ from questions import LENGTH, levelled, network
 import jaxoracle
 from jaxoracle.engine.grid import Labelled, natural_dims, plan_grid
 from jaxoracle.engine.inputs import Inputs
-from jaxoracle.engine.run import TERMS
 from jaxoracle.engine.spec import read_sweep
+from jaxoracle.engine.terms import TERMS
 from jaxoracle.oracle import stage_costs, terms
 from jaxoracle.partition import balanced_stages
 from jaxoracle.records import MEMORIES, TIMES
@@ -93,7 +93,7 @@ def test_natural_dims_are_those_that_batching_sees(strategy, inputs):
 
 
 def test_a_term_has_no_dim_that_it_does_not_depend_on(inputs):
-    plan = plan_grid(lambda *a: terms("data", *a), inputs.of("data"), inputs.order, inputs.sizes)
+    plan = plan_grid(lambda *a: terms("data", *a), inputs.of("data"), inputs.order)
     dims = dict(zip(TERMS, plan.dims, strict=True))
     assert dims["weights"] == ("dnn",)
     assert "samples_per_pe" not in dims["gradient_exchange"]
@@ -170,5 +170,5 @@ def test_a_large_grid_stays_on_its_natural_dims():
         }
     )
     inputs = Inputs(spec)
-    plan = plan_grid(lambda *a: terms("data", *a), inputs.of("data"), inputs.order, inputs.sizes)
-    assert plan.cells < 5e7  # of 4e9 grid points
+    plan = plan_grid(lambda *a: terms("data", *a), inputs.of("data"), inputs.order)
+    assert plan.numbers(inputs.sizes) < 5e7  # of 4e9 grid points

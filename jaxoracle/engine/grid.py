@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
-#: grids with fewer numbers are small
-SMALL = 20_000_000
+#: dim -> (start, stop) of the dims that a region divides
+Bounds = Mapping[str, tuple[int, int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +27,18 @@ class Labelled:
     dims: tuple[str, ...]
     values: Any
 
+    def part(self, bounds: Bounds, block: Mapping[str, int]) -> Labelled:
+        """What lies within a region; past the end of a dim its last entry again, so that all regions have one shape."""
+        values = self.values
+        for axis, dim in enumerate(self.dims):
+            if dim in bounds:
+                start, stop = bounds[dim]
+                if stop - start == block[dim]:
+                    values = values[(slice(None),) * axis + (slice(start, stop),)]
+                else:
+                    values = np.take(values, np.minimum(np.arange(start, start + block[dim]), stop - 1), axis=axis)
+        return Labelled(self.dims, values)
+
 
 @dataclasses.dataclass(frozen=True)
 class Program:
@@ -34,26 +46,37 @@ class Program:
 
     Attributes:
       run: flat input arrays -> flat output arrays; not compiled yet.
-      inputs: flat input arrays.
+      leaves: flat inputs on the whole grid.
       dims: dims of each output.
-      shapes: shape of each output.
     """
 
     run: Callable[..., Any]
-    inputs: tuple[np.ndarray, ...]
+    leaves: tuple[Labelled, ...]
     dims: tuple[tuple[str, ...], ...]
-    shapes: tuple[tuple[int, ...], ...]
 
-    @property
-    def cells(self) -> float:
-        """Numbers that the grid's outputs have."""
-        return sum(math.prod(shape) for shape in self.shapes)
+    def keeping(self, wanted: Sequence[int]) -> Program:
+        """The program with the outputs at these positions only; what only others need is not computed."""
+        run, positions = self.run, tuple(wanted)
 
-    def evaluate(self) -> list[np.ndarray]:
-        """Compile and run. A small grid takes longer to compile than to run, so it is compiled with fewer passes."""
-        options: dict[str, Any] = {"xla_backend_optimization_level": 0} if self.cells < SMALL else {}
-        executable = jax.jit(self.run).lower(*self.inputs).compile(compiler_options=options)
-        return [np.asarray(out) for out in executable(*self.inputs)]
+        def some(*inputs: Any) -> Any:
+            outputs = run(*inputs)
+            return [outputs[position] for position in positions]
+
+        return Program(some, self.leaves, tuple(self.dims[position] for position in positions))
+
+    def numbers(self, sizes: Mapping[str, int]) -> float:
+        """Numbers that the outputs have on a grid of these sizes."""
+        return sum(math.prod(sizes[dim] for dim in dims) for dims in self.dims)
+
+    def inputs(self, bounds: Bounds, block: Mapping[str, int]) -> list[np.ndarray]:
+        """The inputs of one region."""
+        return [leaf.part(bounds, block).values for leaf in self.leaves]
+
+    def compiled(self, inputs: Sequence[np.ndarray], *, quickly: bool) -> Callable[..., list[Any]]:
+        """An executable for inputs of these shapes; `quickly` for what takes longer to compile than to run."""
+        options: dict[str, Any] = {"xla_backend_optimization_level": 0} if quickly else {}
+        executable: Callable[..., list[Any]] = jax.jit(self.run).lower(*inputs).compile(compiler_options=options)
+        return executable
 
 
 def natural_dims(jaxpr: Any, input_dims: Sequence[tuple[str, ...]], order: Sequence[str]) -> list[tuple[str, ...]]:
@@ -100,14 +123,13 @@ def _open(jaxpr: Any) -> Any:
     return getattr(jaxpr, "jaxpr", jaxpr)
 
 
-def plan_grid(program: Callable[..., Any], leaves: Any, order: Sequence[str], sizes: dict[str, int]) -> Program:
+def plan_grid(program: Callable[..., Any], leaves: Any, order: Sequence[str]) -> Program:
     """Trace `program` for one point and nest one `vmap` per dim of `order` around it.
 
     Args:
       program: takes the tree `leaves` with scalar-program arrays in place of `Labelled`; returns a tree of scalars.
       leaves: a tree of `Labelled`, whose dims follow `order`.
       order: dims from the outermost (slowest in memory) to the innermost.
-      sizes: length of each dim.
     """
     flat, structure = jax.tree.flatten(leaves, is_leaf=lambda leaf: isinstance(leaf, Labelled))
     points = [jax.ShapeDtypeStruct(leaf.values.shape[len(leaf.dims) :], leaf.values.dtype) for leaf in flat]
@@ -119,9 +141,4 @@ def plan_grid(program: Callable[..., Any], leaves: Any, order: Sequence[str], si
         if all(axis is None for axis in mapped):
             continue
         run = jax.vmap(run, in_axes=mapped, out_axes=[0 if dim in d else None for d in dims])
-    return Program(
-        run=run,
-        inputs=tuple(leaf.values for leaf in flat),
-        dims=tuple(dims),
-        shapes=tuple(tuple(sizes[dim] for dim in d) for d in dims),
-    )
+    return Program(run, tuple(flat), tuple(dims))

@@ -11,8 +11,9 @@ import numpy as np
 import xarray as xr
 
 from jaxoracle.catalog import DEVICE, LEVEL, Machine
+from jaxoracle.engine.axes import levels_of
 from jaxoracle.engine.grid import Labelled
-from jaxoracle.engine.spec import Sweep, levels_of
+from jaxoracle.engine.spec import Sweep
 from jaxoracle.errors import fail
 from jaxoracle.layers import padded
 from jaxoracle.oracle import stage_costs
