@@ -92,8 +92,8 @@ def test_the_core_is_pure(name):
 
 
 @pytest.mark.parametrize("name", [name for name in MODULES if name not in ("__init__", "cli")])
-def test_only_the_command_line_imports_inside_functions(name):
-    allowed = {"engine.spec": {"jaxoracle"}}
+def test_only_the_command_line_and_extras_are_imported_inside_functions(name):
+    allowed = {"engine.spec": {"jaxoracle"}, "engine.objects": {"fsspec"}}
     late = {module for module, top in imports(name) if not top}
     assert late <= allowed.get(name, set())
 

@@ -26,6 +26,8 @@ from jaxoracle.units import show
 Progress = Callable[[int, int, float], None]
 #: no sweep in memory is larger [byte]
 MOST_BYTES = 4 * 10**9
+#: what is written takes at least this part of its size in memory [1/1]
+BEST_COMPRESSION = 1 / 8
 #: attribute of a store: bytes by which its regions were laid out
 LAID_OUT = "region_bytes"
 
@@ -100,6 +102,8 @@ def _run(engine: Grid, store: Store, most: int, *, replace: bool, progress: Prog
     if root is not None:
         lacking, _ = store.missing(root)
         regions = [region for region in regions if _keys(engine, region, packing) & lacking]
+    else:
+        _check_room(engine, store)
     done = len(engine.regions) - len(regions)
     progress(done, len(engine.regions), engine.points)
     with ThreadPoolExecutor(2) as pool:
@@ -121,6 +125,15 @@ def _run(engine: Grid, store: Store, most: int, *, replace: bool, progress: Prog
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     store.finish()
+
+
+def _check_room(engine: Grid, store: Store) -> None:
+    size = sum(variable.size for variable in engine.variables.values())
+    if size * BEST_COMPRESSION > store.room():
+        fail(
+            f"{store.place} must have room for the sweep, {show(size, 'B')} before compression; "
+            f"{show(store.room(), 'B')} are free. Give axes fewer values, or choose another place."
+        )
 
 
 def _create(engine: Grid, store: Store, most: int, packing: Packing, *, replace: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -69,6 +70,10 @@ class Objects:
     def writing(self) -> Iterator[None]:
         """Nothing to prepare."""
         yield
+
+    def room(self) -> float:
+        """No bound is known [byte]."""
+        return math.inf
 
     def size(self) -> float:
         """Size of all objects [byte]."""

@@ -35,24 +35,12 @@ def describe_store(place: Place) -> dict[str, Any]:
       OracleError: no sweep's store is there.
     """
     store, root = _root(place)
-    arrays = root.get("consolidated_metadata", {}).get("metadata", {})
     try:
         lacking, total = store.missing(root)
-        sizes: dict[str, int] = {}
-        for array in arrays.values():
-            sizes.update(zip(array["dimension_names"], array["shape"], strict=True))
-        variables = [
-            {
-                "name": name,
-                "dims": list(array["dimension_names"]),
-                "shape": list(array["shape"]),
-                "dtype": array["data_type"],
-                "units": array["attributes"].get("units", ""),
-            }
-            for name, array in sorted(arrays.items())
-        ]
+        variables = [_variable(name, array) for name, array in sorted(store.arrays(root).items())]
     except (KeyError, TypeError, ValueError, AttributeError):
         fail(f"{place} must be a sweep's store; its metadata is damaged. Run its sweep again with --overwrite.")
+    sizes = {dim: size for v in variables for dim, size in zip(v["dims"], v["shape"], strict=True)}
     dims = _dims(variables)
     return {
         "store": os.fspath(place),
@@ -64,6 +52,17 @@ def describe_store(place: Place) -> dict[str, Any]:
         "points": math.prod(sizes[dim] for dim in dims),
         "variables": variables,
         "attributes": root["attributes"],
+    }
+
+
+def _variable(name: str, array: dict[str, Any]) -> dict[str, Any]:
+    kind = array["data_type"]
+    return {
+        "name": name,
+        "dims": list(array.get("dimension_names") or ()),
+        "shape": list(array["shape"]),
+        "dtype": kind if isinstance(kind, str) else str(kind["name"]),
+        "units": array["attributes"].get("units", ""),
     }
 
 

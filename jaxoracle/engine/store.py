@@ -69,11 +69,15 @@ class Store:
             fail(f"{self.place} must be a sweep's store or not exist; something else is there. Choose another place.")
         return found
 
+    def arrays(self, root: Mapping[str, Any]) -> dict[str, Any]:
+        """Metadata of every array, coordinates included."""
+        found: dict[str, Any] = root["consolidated_metadata"]["metadata"]
+        return found
+
     def missing(self, root: Mapping[str, Any]) -> tuple[set[str], int]:
         """Keys of chunks that are not there, and how many there are in all."""
-        arrays: dict[str, Any] = root.get("consolidated_metadata", {}).get("metadata", {})
         lacking, total = set(), 0
-        for name, array in arrays.items():
+        for name, array in self.arrays(root).items():
             shape, extents = array["shape"], array["chunk_grid"]["configuration"]["chunk_shape"]
             expected = {key(name, at) for at in np.ndindex(*(-(-n // c) for n, c in zip(shape, extents, strict=True)))}
             total += len(expected)
@@ -124,6 +128,10 @@ class Store:
         """Size of all files [byte]."""
         return self._files.size()
 
+    def room(self) -> float:
+        """What may still be written there [byte]."""
+        return self._files.room()
+
     def dataset(self) -> xr.Dataset:
         """The stored variables, opened."""
         dataset: xr.Dataset = xr.open_zarr(self.place)
@@ -167,12 +175,13 @@ def _chunk(variable: Variable, value: Value, inside: list[slice], extents: tuple
     chunk = np.empty(extents, variable.dtype)
     if shape != extents:
         chunk[...] = MISSING[variable.dtype.kind]
-    target = chunk[(*(slice(0, n) for n in shape), ...)]
+    index: tuple[Any, ...] = (*(slice(0, n) for n in shape), ...)
+    target = chunk[index]
     if not isinstance(value, list):
         np.copyto(target, value[_within(value, inside)])
         return chunk
     for row, position in enumerate(range(inside[0].start, inside[0].stop)):
-        np.copyto(target[row], value[position][_within(value[position], inside[1:])])
+        np.copyto(target[row, ...], value[position][_within(value[position], inside[1:])])
     return chunk
 
 
@@ -197,7 +206,7 @@ class Folder:
         """Content of a file; None if it is not there."""
         try:
             return (self.path / name).read_bytes()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def names(self, variable: str) -> list[str]:
@@ -251,6 +260,10 @@ class Folder:
             match = re.fullmatch(pattern, path.name)
             if match and int(match[1]) != os.getpid() and not _alive(int(match[1])):
                 shutil.rmtree(path, ignore_errors=True)
+
+    def room(self) -> float:
+        """Free space [byte]."""
+        return shutil.disk_usage(self.path.parent).free
 
     def size(self) -> float:
         """Size of all files [byte]."""
